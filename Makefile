@@ -1,0 +1,39 @@
+# Every target sets itself up from nothing: a virtual environment in .venv with the newest
+# suitable interpreter on this machine, then the project with what the target needs.
+SHELL := /bin/bash
+PYTHON ?= $(shell bash tests/newest-python.sh)
+VENV ?= .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: demo test test-all bench lint generate clean
+
+$(VENV)/.installed: pyproject.toml
+	@test -n "$(PYTHON)" || { echo "icectl needs Python 3.11 or newer; none was found" >&2; exit 1; }
+	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	@touch $@
+
+demo: $(VENV)/.installed
+	@$(BIN)/icectl --version
+
+lint: $(VENV)/.installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: lint
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+test-all: lint
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+bench: $(VENV)/.installed
+	$(BIN)/python -m tests.benchmarks
+
+# Man pages and completions are generated; a test fails when they are not current.
+generate: $(VENV)/.installed
+	$(BIN)/python -m icectl.cli.generate
+
+clean:
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,129 @@
+"""The whole exception tree.
+
+Every failure that a user can meet is an `IcectlError`: one sentence, a hint where there is
+something to do about it, a stable `kind` for `--json`, and the exit code. Anything else that
+reaches the command line is a bug in icectl (exit code 70).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class IcectlError(Exception):
+    """A failure that is told to the user in one sentence."""
+
+    kind: ClassVar[str] = "failed"
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(IcectlError):
+    """The command line, the config file or a name in them is not valid."""
+
+    kind = "usage"
+    exit_code = 2
+
+
+class RepositoryNotFoundError(IcectlError):
+    """The location holds no repository."""
+
+    kind = "repository_not_found"
+    exit_code = 10
+
+
+class ConflictError(IcectlError):
+    """Somebody else changed the same thing, and the retries are used up."""
+
+    kind = "conflict"
+    exit_code = 11
+
+
+class RefNotFoundError(IcectlError):
+    """No such branch, tag, snapshot or node; or the name fits more than one."""
+
+    kind = "ref_not_found"
+    exit_code = 12
+
+
+class FormatError(IcectlError):
+    """A file is unreadable or damaged.
+
+    `path` names the file where the caller knows it, `offset` is a byte position: in the file
+    itself for the envelope, in the decompressed payload for everything behind it.
+    """
+
+    kind = "damaged"
+    exit_code = 13
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        offset: int | None = None,
+        path: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = message
+        self.offset = offset
+        self.path = path
+        self._compose()
+
+    def at(self, path: str) -> FormatError:
+        """The same error, naming the file it was found in."""
+        if self.path is None:
+            self.path = path
+            self._compose()
+        return self
+
+    def _compose(self) -> None:
+        where = f"{self.path}: " if self.path else ""
+        byte = f" (at byte {self.offset})" if self.offset is not None else ""
+        self.message = f"{where}{self.reason}{byte}"
+        self.args = (self.message,)
+
+
+class StorageError(IcectlError):
+    """The storage refused, failed or did not answer."""
+
+    kind = "storage"
+    exit_code = 14
+
+
+class ObjectNotFoundError(StorageError):
+    """The storage answered: there is no such object."""
+
+    kind = "object_not_found"
+
+    def __init__(self, path: str, *, hint: str | None = None) -> None:
+        super().__init__(f"{path} does not exist", hint=hint)
+        self.path = path
+
+
+class PreconditionFailedError(StorageError):
+    """A conditional put lost: the object is not in the state the caller named."""
+
+    kind = "precondition_failed"
+
+    def __init__(self, path: str) -> None:
+        super().__init__(f"{path} was changed by another writer")
+        self.path = path
+
+
+class UnsupportedError(IcectlError):
+    """A version, generation or feature that this icectl cannot work with."""
+
+    kind = "unsupported"
+    exit_code = 15
+
+
+class RefusedError(IcectlError):
+    """A guard said no: status, feature flag, existing object, missing confirmation."""
+
+    kind = "refused"
+    exit_code = 16

@@ -1,0 +1,90 @@
+"""Object ids as types, with exact Crockford base32 both ways.
+
+The text form is the file name: upper case, no padding, zero bits appended on the right. A
+text whose appended bits are not zero names no object and is rejected, so that each id has
+exactly one text.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import ClassVar, Self
+
+ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_VALUES = {character: value for value, character in enumerate(ALPHABET)}
+
+
+def encode_base32(data: bytes) -> str:
+    """Crockford base32 of the bytes, zero bits appended on the right."""
+    bits = len(data) * 8
+    count = -(-bits // 5)
+    number = int.from_bytes(data, "big") << (count * 5 - bits)
+    return "".join(ALPHABET[(number >> shift) & 31] for shift in range((count - 1) * 5, -1, -5))
+
+
+def decode_base32(text: str) -> bytes:
+    """The bytes of an exact Crockford base32 text; `ValueError` for anything else."""
+    number = 0
+    for character in text:
+        value = _VALUES.get(character)
+        if value is None:
+            raise ValueError(f"{character!r} is not a Crockford base32 character")
+        number = number << 5 | value
+    size, spare = divmod(len(text) * 5, 8)
+    if spare > 4 or number & ((1 << spare) - 1):
+        raise ValueError(f"{text!r} is not the base32 text of a whole number of bytes")
+    return (number >> spare).to_bytes(size, "big")
+
+
+class ObjectId(bytes):
+    """Raw id bytes. Legacy generations use other sizes than the specification's."""
+
+    __slots__ = ()
+    sizes: ClassVar[tuple[int, ...]] = (12, 16)
+
+    def __new__(cls, data: bytes) -> Self:
+        if len(data) not in cls.sizes:
+            raise ValueError(f"{cls.__name__} of {len(data)} bytes")
+        return super().__new__(cls, data)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The id that `text` names; `ValueError` when it names none."""
+        return cls(decode_base32(text))
+
+    @classmethod
+    def generate(cls) -> Self:
+        return cls(secrets.token_bytes(cls.sizes[0]))
+
+    def __str__(self) -> str:
+        return encode_base32(self)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({encode_base32(self)})"
+
+
+class SnapshotId(ObjectId):
+    __slots__ = ()
+
+
+class ManifestId(ObjectId):
+    __slots__ = ()
+
+
+class ChunkId(ObjectId):
+    __slots__ = ()
+
+
+class AttributesId(ObjectId):
+    __slots__ = ()
+
+
+class NodeId(ObjectId):
+    """Stable for the lifetime of a node, across snapshots and moves."""
+
+    __slots__ = ()
+    sizes: ClassVar[tuple[int, ...]] = (8, 4)
+
+
+INITIAL_SNAPSHOT_ID = SnapshotId(bytes.fromhex("0b1cc8d6787580f0e33a6534"))
+"""The well-known first snapshot of a repository of spec version 2: 1CECHNKREP0F1RSTCMT0."""
