@@ -1,0 +1,120 @@
+"""The one storage contract. Every backend passes the same suite against its real server.
+
+Paths are relative to the repository's root, with `/` between their parts and none in front.
+All methods are synchronous and safe to call from several threads; a backend is picklable
+(it travels to Spark executors) and carries no open connection when pickled. Failures are
+`StorageError` and its kinds, never a library's own exception. Retries with jittered backoff
+on throttling and server errors happen inside; a refusal is final at once.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+from icectl.errors import StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class Version:
+    """What a conditional put compares: an ETag, a generation, or a digest on local disk."""
+
+    token: str
+
+
+@dataclass(frozen=True, slots=True)
+class VersionedBytes:
+    data: bytes
+    version: Version
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """One listed object. On local disk size and time cost a stat each, and are None unless asked."""
+
+    path: str
+    size: int | None
+    created_at: int | None
+    """Microseconds since 1970-01-01 UTC, by the storage's clock."""
+
+
+class Storage(ABC):
+    """A repository's root on some storage."""
+
+    @property
+    @abstractmethod
+    def location(self) -> str:
+        """The root as a user would write it, without secrets."""
+
+    @abstractmethod
+    def read(self, path: str) -> bytes:
+        """The whole object; `ObjectNotFoundError` when it is not there."""
+
+    @abstractmethod
+    def read_versioned(self, path: str) -> VersionedBytes:
+        """The whole object and its version, in one request."""
+
+    @abstractmethod
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        """Exactly `length` bytes from `offset`; `StorageError` when the object is shorter."""
+
+    @abstractmethod
+    def read_many(
+        self, paths: Iterable[str], *, concurrency: int = 16
+    ) -> Iterator[tuple[str, bytes | StorageError]]:
+        """Each path with its bytes or its failure, as they arrive, at most `concurrency` ahead."""
+
+    @abstractmethod
+    def info(self, path: str) -> ObjectInfo:
+        """Size and time of one object; `ObjectNotFoundError` when it is not there."""
+
+    @abstractmethod
+    def list(
+        self, prefix: str, *, with_info: bool = True, starts_with: str = ""
+    ) -> Iterator[ObjectInfo]:
+        """The objects below the directory `prefix` (`""` is the root), recursively, in no order.
+
+        `starts_with` narrows to names that begin so (a shard of ids). `with_info=False` lets
+        local disk skip the stat of each file. A missing directory is empty. Temporary and
+        lock files of this package are not listed.
+        """
+
+    @abstractmethod
+    def list_directories(self, prefix: str) -> Iterator[str]:
+        """The names directly below `prefix` that have something below them."""
+
+    @abstractmethod
+    def put_if_absent(
+        self, path: str, data: bytes, *, metadata: Mapping[str, str] | None = None
+    ) -> Version:
+        """Create the object; `PreconditionFailedError` when it exists already.
+
+        A lost response is recognised: when our own write landed, it counts as done.
+        """
+
+    @abstractmethod
+    def put_if_match(
+        self,
+        path: str,
+        data: bytes,
+        version: Version,
+        *,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Version:
+        """Replace the object if it is still at `version`; else `PreconditionFailedError`.
+
+        A missing object counts as changed. A lost response is recognised as above.
+        """
+
+    @abstractmethod
+    def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
+        """Delete the objects and report each one; an object that is already gone is a success."""
+
+    @abstractmethod
+    def ensure_conditional_writes(self) -> None:
+        """One probe, remembered: `RefusedError` when the storage ignores conditions on a put."""
+
+    @abstractmethod
+    def read_clock(self) -> int:
+        """The storage's own time now, in microseconds, as well as it can be told."""
