@@ -31,7 +31,7 @@ class VersionedBytes:
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One listed object. On local disk size and time cost a stat each, and are None unless asked."""
+    """One listed object; size and time are None where they cost a stat and were not asked for."""
 
     path: str
     size: int | None
@@ -79,6 +79,10 @@ class Storage(ABC):
         local disk skip the stat of each file. A missing directory is empty. Temporary and
         lock files of this package are not listed.
         """
+
+    def listing_shards(self) -> int:
+        """How many listings of one directory, each of its own `starts_with`, pay in parallel."""
+        return 1
 
     @abstractmethod
     def list_directories(self, prefix: str) -> Iterator[str]:

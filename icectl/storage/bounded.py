@@ -1,0 +1,46 @@
+"""Work on a stream of items with a bounded number of them in flight."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_bounded(
+    submit: Callable[[Item], Future[Result]], items: Iterable[Item], *, ahead: int
+) -> Iterator[Result]:
+    """The results as they arrive; at most `ahead` items are submitted and not yet yielded.
+
+    The items are consumed lazily. When the caller stops early, what has not begun is cancelled.
+    """
+    source = iter(items)
+    pending = {submit(item) for item in islice(source, ahead)}
+    try:
+        while pending:
+            done, pending = wait(pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                result = future.result()
+                pending.update(submit(item) for item in islice(source, 1))
+                yield result
+    finally:
+        for future in pending:
+            future.cancel()
+
+
+def map_on_threads(
+    function: Callable[[Item], Result], items: Iterable[Item], *, workers: int, ahead: int
+) -> Iterator[Result]:
+    """`map_bounded` on a pool of threads that ends with the iteration."""
+    with ThreadPoolExecutor(workers, thread_name_prefix="icectl-storage") as pool:
+        yield from map_bounded(lambda item: pool.submit(function, item), items, ahead=ahead)
+
+
+def in_batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
+    source = iter(items)
+    while batch := list(islice(source, size)):
+        yield batch

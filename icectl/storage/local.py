@@ -1,0 +1,275 @@
+"""A repository on a local disk.
+
+A conditional put holds one lock per repository, compares, writes a temporary file beside the
+object, and renames it: readers and a killed process see the old bytes or the new ones. The
+lock keeps processes of icectl apart; the official client takes no lock on local disk, so an
+official writer at the same moment is beyond what it can protect.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from hashlib import sha256
+from pathlib import Path
+
+from icectl.errors import (
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    RefusedError,
+    StorageError,
+)
+from icectl.storage.bounded import in_batches, map_on_threads
+from icectl.storage.contract import ObjectInfo, Storage, Version, VersionedBytes
+from icectl.storage.paths import PRIVATE_PREFIX, check_path, check_prefix, is_private, join_path
+
+LOCK_NAME = f"{PRIVATE_PREFIX}lock"
+# One name per directory is enough, since it is written under the lock only; and what a killed
+# process left behind is removed by the next put there.
+TEMPORARY_NAME = f"{PRIVATE_PREFIX}temporary"
+
+THREADS = 8
+DELETE_BATCH = 128
+NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class LocalStorage(Storage):
+    """The directory `root`; it need not exist before the first put."""
+
+    def __init__(self, root: str | Path) -> None:
+        self._root = Path(root).absolute()
+
+    def __repr__(self) -> str:
+        return f"LocalStorage({str(self._root)!r})"
+
+    @property
+    def location(self) -> str:
+        return str(self._root)
+
+    def read(self, path: str) -> bytes:
+        with self._failures(path, "read"):
+            return self._file(path).read_bytes()
+
+    def read_versioned(self, path: str) -> VersionedBytes:
+        data = self.read(path)
+        return VersionedBytes(data, _digest(data))
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        with self._failures(path, "read"), self._file(path).open("rb", buffering=0) as file:
+            file.seek(offset)
+            data = bytearray()
+            while len(data) < length and (part := file.read(length - len(data))):
+                data += part
+        if len(data) < length:
+            raise StorageError(f"{path} ends before byte {offset + length}")
+        return bytes(data)
+
+    def read_many(
+        self, paths: Iterable[str], *, concurrency: int = 16
+    ) -> Iterator[tuple[str, bytes | StorageError]]:
+        def read_one(path: str) -> tuple[str, bytes | StorageError]:
+            try:
+                return path, self.read(path)
+            except StorageError as error:
+                return path, error
+
+        return map_on_threads(read_one, paths, workers=min(concurrency, THREADS), ahead=concurrency)
+
+    def info(self, path: str) -> ObjectInfo:
+        with self._failures(path, "read"):
+            status = self._file(path).stat()
+        if stat.S_ISDIR(status.st_mode):
+            raise ObjectNotFoundError(path)
+        return ObjectInfo(path, status.st_size, status.st_mtime_ns // 1000)
+
+    def list(
+        self, prefix: str, *, with_info: bool = True, starts_with: str = ""
+    ) -> Iterator[ObjectInfo]:
+        directories = [check_prefix(prefix)]
+        top = directories[0]
+        while directories:
+            directory = directories.pop()
+            for entry in self._scan(directory):
+                if directory == top and not entry.name.startswith(starts_with):
+                    continue
+                path = join_path(directory, entry.name)
+                if entry.is_dir():
+                    directories.append(path)
+                elif not is_private(entry.name):
+                    if not with_info:
+                        yield ObjectInfo(path, None, None)
+                        continue
+                    # A file that went away since the directory was read is not there.
+                    with suppress(ObjectNotFoundError):
+                        yield self.info(path)
+
+    def list_directories(self, prefix: str) -> Iterator[str]:
+        parent = check_prefix(prefix)
+        for entry in self._scan(parent):
+            if entry.is_dir() and any(self.list(join_path(parent, entry.name), with_info=False)):
+                yield entry.name
+
+    def put_if_absent(
+        self, path: str, data: bytes, *, metadata: Mapping[str, str] | None = None
+    ) -> Version:
+        file = self._file(path)
+
+        def link(temporary: Path) -> None:
+            # A link never replaces, so even a writer that takes no lock is not overwritten.
+            try:
+                file.hardlink_to(temporary)
+            except FileExistsError:
+                raise PreconditionFailedError(path) from None
+            except OSError as error:
+                if error.errno not in NO_HARD_LINKS:
+                    raise
+                if file.exists():
+                    raise PreconditionFailedError(path) from None
+                temporary.replace(file)
+            else:
+                temporary.unlink()
+
+        self._put(path, data, condition=lambda: not file.exists(), publish=link)
+        return _digest(data)
+
+    def put_if_match(
+        self,
+        path: str,
+        data: bytes,
+        version: Version,
+        *,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Version:
+        file = self._file(path)
+
+        def unchanged() -> bool:
+            try:
+                return _digest(file.read_bytes()) == version
+            except FileNotFoundError:
+                return False
+
+        self._put(path, data, condition=unchanged, publish=lambda new: new.replace(file))
+        return _digest(data)
+
+    def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
+        def delete_one(path: str) -> StorageError | None:
+            try:
+                with self._failures(path, "deleted"):
+                    self._file(path).unlink()
+            except ObjectNotFoundError:
+                return None
+            except StorageError as error:
+                return error
+            return None
+
+        batches = map_on_threads(
+            lambda batch: [(path, delete_one(path)) for path in batch],
+            in_batches(paths, DELETE_BATCH),
+            workers=THREADS,
+            ahead=2 * THREADS,
+        )
+        for batch in batches:
+            yield from batch
+
+    def ensure_conditional_writes(self) -> None:
+        """Nothing to probe: a put takes the lock itself, and refuses where there is none."""
+
+    def read_clock(self) -> int:
+        import tempfile
+        import time
+
+        # The times of files come from the file server, whose clock may differ from ours.
+        with suppress(OSError), tempfile.TemporaryFile(dir=self._root) as file:
+            return os.fstat(file.fileno()).st_mtime_ns // 1000
+        return time.time_ns() // 1000
+
+    def _file(self, path: str) -> Path:
+        return self._root / check_path(path)
+
+    def _scan(self, directory: str) -> Iterator[os.DirEntry[str]]:
+        with self._failures(directory or self.location, "listed"):
+            try:
+                entries = os.scandir(self._root / directory)
+            except (FileNotFoundError, NotADirectoryError):
+                return
+            with entries:
+                yield from entries
+
+    def _put(
+        self,
+        path: str,
+        data: bytes,
+        *,
+        condition: Callable[[], bool],
+        publish: Callable[[Path], object],
+    ) -> None:
+        directory = self._file(path).parent
+        with self._failures(path, "written"):
+            _make_directory(directory)
+            with self._locked():
+                if not condition():
+                    raise PreconditionFailedError(path)
+                temporary = directory / TEMPORARY_NAME
+                # Never truncated in place: after a kill it may be a second link to an object.
+                temporary.unlink(missing_ok=True)
+                with temporary.open("xb") as file:
+                    file.write(data)
+                    file.flush()
+                    os.fsync(file.fileno())
+                publish(temporary)
+                _sync_directory(directory)
+
+    @contextmanager
+    def _locked(self) -> Iterator[None]:
+        with (self._root / LOCK_NAME).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+            except OSError as error:
+                if error.errno not in NO_LOCKS:
+                    raise
+                raise RefusedError(
+                    f"the file system of {self.location} has no file locks",
+                    hint="two writers could overwrite each other there; use another file system",
+                ) from error
+            yield
+
+    @contextmanager
+    def _failures(self, path: str, done: str) -> Iterator[None]:
+        try:
+            yield
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            raise ObjectNotFoundError(path) from None
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            denied = isinstance(error, PermissionError)
+            raise StorageError(
+                f"{self._root / path} cannot be {done}: {reason}",
+                hint="check the owner and the mode of the file and its directory"
+                if denied
+                else None,
+            ) from error
+
+
+def _digest(data: bytes) -> Version:
+    return Version(sha256(data).hexdigest())
+
+
+def _make_directory(directory: Path) -> None:
+    if directory.is_dir():
+        return
+    _make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    _sync_directory(directory.parent)
+
+
+def _sync_directory(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,114 @@
+"""From a location and the user's options to a storage.
+
+A location is a path, `file://PATH`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` (also `gcs://`)
+or `memory://NAME`. Credentials are never options: they come from the standard variables and
+files of the cloud's own libraries.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from urllib.parse import unquote
+
+from icectl.errors import UsageError
+from icectl.storage.contract import Storage
+
+SCHEMES = ("file", "s3", "gs", "gcs", "memory")
+
+STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {
+    "file": (),
+    "memory": (),
+    "s3": ("endpoint_url", "region", "profile", "anonymous", "force_path_style"),
+    "gs": ("endpoint_url", "project", "anonymous", "credentials_file"),
+}
+"""The options of each kind of storage, as KEY in `--storage-option KEY=VALUE`."""
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+
+
+def open_storage(location: str, options: Mapping[str, str] | None = None) -> Storage:
+    """The storage at `location`; nothing is read or connected yet."""
+    options = options or {}
+    scheme, rest = split_location(location)
+    _check_options(scheme, options)
+    if scheme == "file":
+        from icectl.storage.local import LocalStorage
+
+        return LocalStorage(rest)
+    if scheme == "memory":
+        from icectl.storage.memory import MemoryStorage
+
+        return MemoryStorage(rest)
+    bucket, _, prefix = rest.partition("/")
+    if not bucket:
+        raise UsageError(f"{location} names no bucket", hint=f"write {scheme}://BUCKET/PREFIX")
+    prefix = prefix.strip("/")
+    anonymous = _flag("anonymous", options)
+    if scheme == "s3":
+        from icectl.storage.s3 import S3Storage
+
+        return S3Storage(
+            bucket,
+            prefix,
+            endpoint_url=options.get("endpoint_url"),
+            region=options.get("region"),
+            profile=options.get("profile"),
+            anonymous=anonymous,
+            force_path_style=_flag("force_path_style", options),
+        )
+    from icectl.storage.gcs import GcsStorage
+
+    return GcsStorage(
+        bucket,
+        prefix,
+        endpoint_url=options.get("endpoint_url"),
+        project=options.get("project"),
+        credentials_file=options.get("credentials_file"),
+        anonymous=anonymous,
+    )
+
+
+def split_location(location: str) -> tuple[str, str]:
+    """The scheme (`file`, `s3`, `gs` or `memory`) and what stands behind it."""
+    match = _URL.fullmatch(location)
+    if match is None:
+        if not location:
+            raise UsageError("the location is empty", hint="give a path or an URL")
+        return "file", location
+    scheme, rest = match[1].lower(), match[2]
+    if scheme not in SCHEMES:
+        raise UsageError(
+            f"{scheme}:// is not a storage that icectl knows",
+            hint="write a path, file://, s3://, gs:// or memory://",
+        )
+    if scheme == "file":
+        rest = unquote(rest.removeprefix("localhost"))
+        if not rest.startswith("/"):
+            raise UsageError(
+                f"{location} is not an absolute path", hint="write file:///PATH, or the bare path"
+            )
+    if not rest:
+        raise UsageError(f"{location} names nothing", hint=f"write {scheme}://NAME")
+    return "gs" if scheme == "gcs" else scheme, rest
+
+
+def _check_options(scheme: str, options: Mapping[str, str]) -> None:
+    known = STORAGE_OPTIONS[scheme]
+    for key in options:
+        if key not in known:
+            # Only the key: the value of a misplaced credential must not be repeated.
+            raise UsageError(
+                f"{key} is not an option of this storage",
+                hint=f"known options: {', '.join(known)}; credentials come from the standard"
+                " variables and files"
+                if known
+                else "this storage has no options",
+            )
+
+
+def _flag(key: str, options: Mapping[str, str]) -> bool:
+    value = options.get(key, "false").lower()
+    if value not in ("true", "false", "1", "0"):
+        raise UsageError(f"the storage option {key} is true or false, not {options[key]!r}")
+    return value in ("true", "1")

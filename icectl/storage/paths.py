@@ -1,0 +1,32 @@
+"""Which paths the storage layer accepts, and which names it keeps for itself."""
+
+from __future__ import annotations
+
+from icectl.errors import StorageError
+
+PRIVATE_PREFIX = ".icectl-"
+"""Names that begin so are icectl's lock, temporary and probe files: no listing shows them.
+
+Icechunk's own names never begin with a dot, so that they cannot collide.
+"""
+
+
+def is_private(path: str) -> bool:
+    """Whether a listing leaves this path out."""
+    return path.rpartition("/")[2].startswith(PRIVATE_PREFIX)
+
+
+def check_path(path: str) -> str:
+    """The path itself, when it names an object below the root; `StorageError` otherwise."""
+    if "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
+        raise StorageError(f"{path!r} is not the path of an object inside a repository")
+    return path
+
+
+def check_prefix(prefix: str) -> str:
+    """The directory without a trailing slash; `""` is the root."""
+    return check_path(prefix.rstrip("/")) if prefix else ""
+
+
+def join_path(prefix: str, name: str) -> str:
+    return f"{prefix}/{name}" if prefix else name
