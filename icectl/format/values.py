@@ -1,0 +1,153 @@
+"""Values inside the files: FlexBuffers (spec version 2) and MessagePack (spec version 1).
+
+Decoders give None, bool, int, float, str, bytes, list and dict with str keys, and raise
+FormatError for anything that is damaged. Encoders take the same and raise FormatError for
+what the official implementation could not read back.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from icectl.errors import FormatError
+from icectl.format.flexbuffers import MAX_DEPTH, decode_flexbuffers
+from icectl.model.values import MetadataItem
+
+if TYPE_CHECKING:
+    from flatbuffers.flexbuffers import Builder
+
+__all__ = [
+    "decode_flexbuffers",
+    "decode_metadata",
+    "decode_msgpack",
+    "encode_flexbuffers",
+    "encode_metadata",
+    "encode_msgpack",
+    "plain",
+]
+
+
+def encode_flexbuffers(value: object) -> bytes:
+    from flatbuffers.flexbuffers import Builder
+
+    builder = Builder()
+    try:
+        _add(builder, value, 0)
+        return bytes(builder.Finish())
+    except UnicodeEncodeError as error:
+        raise FormatError("a text that is not valid unicode cannot be stored") from error
+
+
+def _add(builder: Builder, value: object, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise FormatError(f"a value that nests deeper than {MAX_DEPTH} cannot be stored")
+    if value is None:
+        builder.Null()
+    elif isinstance(value, bool):
+        builder.Bool(value)
+    elif isinstance(value, int):
+        if not -(1 << 63) <= value < 1 << 64:
+            raise FormatError(f"the number {value} does not fit into 64 bits")
+        (builder.UInt if value >> 63 > 0 else builder.Int)(value)
+    elif isinstance(value, float):
+        # The builder's own choice of a width fails for numbers beyond 32-bit floats.
+        builder.Float(value, 8)
+    elif isinstance(value, str):
+        builder.String(value)
+    elif isinstance(value, bytes):
+        builder.Blob(value)
+    elif isinstance(value, Mapping):
+        with builder.Map():
+            for name, item in value.items():
+                if not isinstance(name, str) or "\0" in name:
+                    raise FormatError(f"{name!r} cannot be the name of a value")
+                builder.Key(name.encode())
+                _add(builder, item, depth + 1)
+    elif isinstance(value, Sequence):
+        with builder.Vector():
+            for item in value:
+                _add(builder, item, depth + 1)
+    else:
+        raise FormatError(f"a value of the type {type(value).__name__} cannot be stored")
+
+
+def decode_msgpack(data: bytes) -> object:
+    import msgpack
+
+    try:
+        value: object = msgpack.unpackb(data, raw=False, object_pairs_hook=_mapping)
+    except FormatError:
+        raise
+    except Exception as error:
+        raise FormatError(f"the MessagePack value is damaged: {_cause(error)}", offset=0) from error
+    return value
+
+
+def _mapping(pairs: list[tuple[object, object]]) -> dict[str, object]:
+    mapping: dict[str, object] = {}
+    for name, value in pairs:
+        if not isinstance(name, str):
+            raise FormatError(f"a MessagePack map has the key {name!r}, which is not text")
+        if name in mapping:
+            raise FormatError(f"a MessagePack map has the key {name!r} twice")
+        mapping[name] = value
+    return mapping
+
+
+def encode_msgpack(value: object) -> bytes:
+    import msgpack
+
+    try:
+        packed: bytes = msgpack.packb(value, use_bin_type=True)
+    except Exception as error:
+        raise FormatError(f"the value cannot be stored: {_cause(error)}") from error
+    decode_msgpack(packed)
+    return packed
+
+
+def _cause(error: Exception) -> str:
+    return str(error) or type(error).__name__
+
+
+def decode_metadata(items: Sequence[MetadataItem] | None, spec_version: int) -> dict[str, object]:
+    decode = decode_msgpack if spec_version == 1 else decode_flexbuffers
+    metadata: dict[str, object] = {}
+    for item in items or ():
+        if item.name in metadata:
+            raise FormatError(f"the metadata has two values named {item.name!r}")
+        try:
+            metadata[item.name] = decode(item.value)
+        except FormatError as error:
+            raise FormatError(f"the metadata value {item.name!r} is damaged: {error}") from error
+    return metadata
+
+
+def encode_metadata(mapping: Mapping[str, object], spec_version: int) -> tuple[MetadataItem, ...]:
+    """The items sorted as the specification wants them: by the UTF-8 bytes of the name."""
+    encode = encode_msgpack if spec_version == 1 else encode_flexbuffers
+    for name, value in mapping.items():
+        try:
+            json.dumps(value, allow_nan=False)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise FormatError(f"the metadata value {name!r} is not JSON: {error}") from error
+    return tuple(
+        MetadataItem(name, encode(value))
+        for name, value in sorted(mapping.items(), key=lambda item: item[0].encode())
+    )
+
+
+def plain(value: object) -> object:
+    """The same value with what JSON lacks written as text: bytes as `base64:…`, NaN, infinity."""
+    if isinstance(value, bytes):
+        return "base64:" + base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    return value
