@@ -1,0 +1,57 @@
+"""Drives the official `icechunk` package: repositories to test and measure icectl against.
+
+A test module that imports from here is skipped on an interpreter without the package.
+
+    build_zoo(where, spec_version)      one repository with everything the format knows
+    linear_history, random_history      histories: plain, and a seeded property-test driver
+    many_commits, many_native_chunks,
+    many_virtual_refs, many_small_manifests   large repositories, quickly
+    open_official, read_everything, official_report   what the official package says of one
+
+    built, copied       build once for a test session, copy for tests that change something
+
+`where` is a directory or an `icechunk.Storage`.
+"""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+os.environ.setdefault("ICECHUNK_LOG", "error")
+pytest.importorskip("icechunk")
+pytest.importorskip("zarr")
+
+from tests.official.cache import built, copied
+from tests.official.histories import linear_history, many_commits, random_history
+from tests.official.large import many_native_chunks, many_small_manifests, many_virtual_refs
+from tests.official.reading import (
+    Where,
+    all_snapshot_ids,
+    diff_facts,
+    official_report,
+    open_official,
+    read_everything,
+    storage_of,
+)
+from tests.official.zoo import build_zoo
+
+__all__ = [
+    "Where",
+    "all_snapshot_ids",
+    "build_zoo",
+    "built",
+    "copied",
+    "diff_facts",
+    "linear_history",
+    "many_commits",
+    "many_native_chunks",
+    "many_small_manifests",
+    "many_virtual_refs",
+    "official_report",
+    "open_official",
+    "random_history",
+    "read_everything",
+    "storage_of",
+]

@@ -1,0 +1,262 @@
+"""Histories written by the official package: plain ones, long ones, and random ones.
+
+Learnt about its API (2.3.0):
+- Spec version 1 (`spec_version=1` at `create`; the same package writes both) has no amend, no
+  moves, no flags, no metadata, no status. It has `flush`, resets, tags, `expire_snapshots`.
+- `Session.amend` on the initial snapshot is refused; `commit` without changes raises unless
+  `allow_empty=True`; `rearrange_session` allows only `move`.
+- `expire_snapshots` never releases main's tip, and compares `written_at < older_than`.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import icechunk as ic
+import numpy as np
+import zarr
+
+from tests.official.reading import Where, open_official, storage_of
+
+
+def create(where: Where, spec_version: int = 2, **config: Any) -> ic.Repository:
+    """A new repository whose config is stored in it."""
+    config.setdefault("inline_chunk_threshold_bytes", 64)
+    repo = ic.Repository.create(
+        storage_of(where), config=ic.RepositoryConfig(**config), spec_version=spec_version
+    )
+    repo.save_config()
+    return open_official(where)
+
+
+@contextmanager
+def commit(
+    repo: ic.Repository,
+    message: str,
+    *,
+    branch: str = "main",
+    metadata: dict[str, Any] | None = None,
+    amend: bool = False,
+) -> Iterator[Any]:
+    """Commit (or amend with) what happens to the root group inside the `with`."""
+    session = repo.writable_session(branch)
+    yield zarr.open_group(session.store, mode="a")
+    if amend:
+        session.amend(message, metadata=metadata, allow_empty=True)
+    else:
+        session.commit(message, metadata=metadata, allow_empty=True)
+
+
+def linear_history(where: Where, commits: int, spec_version: int = 2) -> ic.Repository:
+    """`commits` commits on main; each rewrites one native and one inline chunk."""
+    repo = create(where, spec_version)
+    with commit(repo, "commit 0") as root:
+        root.create_array("native", shape=(64,), chunks=(16,), dtype="i8", compressors=None)
+        root.create_array("inline", shape=(8,), chunks=(4,), dtype="i4", compressors=None)
+    for number in range(1, commits):
+        with commit(repo, f"commit {number}", metadata={"number": number}) as root:
+            place = number % 4
+            root["native"][place * 16 : place * 16 + 16] = np.arange(16) + number
+            root["inline"][number % 2 * 4 : number % 2 * 4 + 4] = number
+    return repo
+
+
+def many_commits(where: Where, n: int, spec_version: int = 2) -> ic.Repository:
+    """`n` commits, as cheap as they can be: each changes only the root group's attributes."""
+    repo = create(where, spec_version)
+    for number in range(n):
+        with commit(repo, f"commit {number} of many", metadata={"number": number}) as root:
+            root.attrs["number"] = number
+    return repo
+
+
+class _RandomHistory:
+    """One random walk; each step is a method, and what it did goes to the log."""
+
+    def __init__(self, repo: ic.Repository, seed: int) -> None:
+        self.repo = repo
+        self.random = random.Random(seed)
+        self.log: list[dict[str, Any]] = []
+        self.counter = 0
+
+    def note(self, step: str, **facts: Any) -> None:
+        self.log.append({"step": step, **facts})
+
+    def pick_branch(self) -> str:
+        return self.random.choice(sorted(self.repo.list_branches()))
+
+    def pick_snapshot(self, branch: str) -> ic.SnapshotInfo:
+        return self.random.choice(list(self.repo.ancestry(branch=branch)))
+
+    def fresh_name(self, stem: str) -> str:
+        self.counter += 1
+        return f"{stem}{self.counter}"
+
+    def members(self, root: Any, kind: type) -> list[str]:
+        return sorted(path for path, node in root.members(None) if isinstance(node, kind))
+
+    def change(self, root: Any) -> dict[str, Any]:
+        """One random change of nodes, metadata or chunks."""
+        choose = self.random
+        arrays = self.members(root, zarr.Array)
+        groups = self.members(root, zarr.Group)
+        parent = choose.choice(["", *[f"{group}/" for group in groups]])
+        kinds = ["create_array", "create_group", "group_attributes"]
+        if arrays:
+            kinds += ["write"] * 4 + ["resize", "array_attributes", "delete_array", "recreate"]
+        if groups:
+            kinds += ["delete_group"]
+        kind = choose.choice(kinds)
+        if kind == "create_array":
+            path = parent + self.fresh_name("array")
+            dimensions = choose.randint(1, 3)
+            array = root.create_array(
+                path,
+                shape=tuple(choose.randint(1, 12) for _ in range(dimensions)),
+                chunks=tuple(choose.randint(1, 5) for _ in range(dimensions)),
+                dtype=choose.choice(["i2", "i8", "f8"]),
+                compressors=None,
+                fill_value=0,
+            )
+            if choose.random() < 0.8:
+                array[...] = choose.randint(1, 99)
+        elif kind == "create_group":
+            path = parent + self.fresh_name("group")
+            root.create_group(path)
+        elif kind == "group_attributes":
+            path = choose.choice(["", *groups])
+            node = root[path] if path else root
+            node.attrs["value"] = choose.randint(0, 10**9)
+        elif kind == "delete_group":
+            path = choose.choice(groups)
+            del root[path]
+        else:
+            path = choose.choice(arrays)
+            array = root[path]
+            if kind == "write":
+                start = [choose.randrange(length) for length in array.shape]
+                stop = [choose.randint(s + 1, n) for s, n in zip(start, array.shape, strict=True)]
+                array[tuple(map(slice, start, stop))] = choose.randint(1, 10**4)
+            elif kind == "resize":
+                array.resize(tuple(choose.randint(1, 14) for _ in array.shape))
+            elif kind == "array_attributes":
+                array.attrs["value"] = choose.randint(0, 10**9)
+            elif kind == "delete_array":
+                del root[path]
+            else:
+                shape, chunks, dtype = array.shape, array.chunks, array.dtype
+                root.create_array(path, shape=shape, chunks=chunks, dtype=dtype, overwrite=True)
+        return {"change": kind, "path": "/" + path}
+
+    def step_commit(self, amend: bool = False) -> None:
+        branch = self.pick_branch()
+        message = self.fresh_name("commit ")
+        with commit(self.repo, message, branch=branch, amend=amend) as root:
+            changes = [self.change(root) for _ in range(self.random.randint(1, 3))]
+        self.note("amend" if amend else "commit", branch=branch, message=message, changes=changes)
+
+    def step_amend(self) -> None:
+        branch = self.pick_branch()
+        if next(iter(self.repo.ancestry(branch=branch))).parent_id is not None:
+            self.step_commit(amend=True)
+
+    def step_flush(self) -> None:
+        session = self.repo.writable_session(self.pick_branch())
+        change = self.change(zarr.open_group(session.store, mode="a"))
+        if session.has_uncommitted_changes:
+            self.note("flush", snapshot=session.flush("detached"), changes=[change])
+
+    def step_move(self) -> None:
+        branch = self.pick_branch()
+        session = self.repo.rearrange_session(branch)
+        root = zarr.open_group(session.store, mode="r")
+        nodes = self.members(root, zarr.Array) + self.members(root, zarr.Group)
+        if not nodes:
+            return
+        source = "/" + self.random.choice(nodes)
+        parents = [
+            g for g in self.members(root, zarr.Group) if not f"/{g}/".startswith(source + "/")
+        ]
+        parent = self.random.choice(["", *[f"/{group}" for group in parents]])
+        target = f"{parent}/{self.fresh_name('moved')}"
+        session.move(source, target)
+        session.commit(f"move {source} to {target}")
+        self.note("move", branch=branch, source=source, target=target)
+
+    def step_branch(self) -> None:
+        name = self.fresh_name("branch")
+        snapshot = self.pick_snapshot(self.pick_branch()).id
+        self.repo.create_branch(name, snapshot)
+        self.note("create_branch", name=name, snapshot=snapshot)
+
+    def step_delete_branch(self) -> None:
+        others = sorted(self.repo.list_branches() - {"main"})
+        if others:
+            name = self.random.choice(others)
+            self.repo.delete_branch(name)
+            self.note("delete_branch", name=name)
+
+    def step_reset(self) -> None:
+        branch = self.pick_branch()
+        snapshot = self.pick_snapshot(self.pick_branch()).id
+        self.repo.reset_branch(branch, snapshot)
+        self.note("reset_branch", branch=branch, snapshot=snapshot)
+
+    def step_tag(self) -> None:
+        name = self.fresh_name("tag")
+        snapshot = self.pick_snapshot(self.pick_branch()).id
+        self.repo.create_tag(name, snapshot)
+        self.note("create_tag", name=name, snapshot=snapshot)
+
+    def step_delete_tag(self) -> None:
+        tags = sorted(self.repo.list_tags())
+        if tags:
+            name = self.random.choice(tags)
+            self.repo.delete_tag(name)
+            self.note("delete_tag", name=name)
+
+    def step_expire(self) -> None:
+        cutoff = self.pick_snapshot(self.pick_branch()).written_at
+        options = {
+            "delete_expired_branches": self.random.random() < 0.3,
+            "delete_expired_tags": self.random.random() < 0.3,
+        }
+        released = self.repo.expire_snapshots(cutoff, **options)
+        self.note("expire", older_than=cutoff.isoformat(), released=sorted(released), **options)
+
+
+STEPS_V1 = {
+    "commit": 12,
+    "flush": 1,
+    "branch": 2,
+    "delete_branch": 1,
+    "reset": 1,
+    "tag": 2,
+    "delete_tag": 1,
+    "expire": 1,
+}
+STEPS_V2 = STEPS_V1 | {"amend": 2, "move": 3}
+
+
+def random_history(
+    where: Where,
+    seed: int,
+    steps: int,
+    spec_version: int = 2,
+    *,
+    weights: dict[str, int] | None = None,
+) -> list[dict[str, Any]]:
+    """Drive a new repository through `steps` random steps; the log says what was done.
+
+    `weights` overrides how often a kind of step comes (`{"expire": 0}` leaves it out). The same
+    seed gives the same steps; ids and times differ, as the package draws them.
+    """
+    history = _RandomHistory(create(where, spec_version), seed)
+    kinds = (STEPS_V2 if spec_version >= 2 else STEPS_V1) | (weights or {})
+    history.step_commit()
+    for kind in history.random.choices(list(kinds), list(kinds.values()), k=steps):
+        getattr(history, f"step_{kind}")()
+    return history.log
