@@ -1,0 +1,183 @@
+"""The envelope of a metadata file: header, compression, and what generation it belongs to.
+
+The generation is told from the content: a header or none, its length, and the first bytes of
+the payload. The specification's header has 39 bytes; an early draft had 27.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+from icectl import __version__
+from icectl.errors import FormatError, UnsupportedError
+
+MAGIC = "ICE🧊CHUNK".encode()
+HEADER_SIZE = 39
+DRAFT_HEADER_SIZE = 27
+IDENTIFIER = b"Ichk"
+IMPLEMENTATION = f"icectl-{__version__}"
+
+# A flatbuffer cannot be larger, its offsets are signed 32-bit numbers.
+MAX_PAYLOAD = 2**31 - 1
+# Real metadata compresses up to a few hundred times; a bomb claims more.
+MAX_RATIO = 2_000
+ALWAYS_ALLOWED_PAYLOAD = 64 * 2**20
+# So much compressed input at once that even a bomb cannot unfold to much more than the limit.
+_SLICE = 4096
+
+
+class FileType(enum.IntEnum):
+    SNAPSHOT = 1
+    MANIFEST = 2
+    ATTRIBUTES = 3
+    TRANSACTION_LOG = 4
+    CHUNK = 5
+    REPO_INFO = 6
+
+
+class Generation(enum.StrEnum):
+    """Which family of writers a file comes from."""
+
+    ALPHA_RAW = "alpha-raw"
+    ALPHA_BINARY = "alpha-binary"
+    V1 = "v1"
+    V2 = "v2"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    implementation: str
+    spec_version: int
+    file_type: int
+    compression: int
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    generation: Generation
+    header: Header | None
+    payload: bytes | bytearray
+    """Decompressed."""
+
+
+def decode_header(data: bytes) -> tuple[Header, int] | None:
+    """The header and its length, or None for a file without one (the first generation)."""
+    if len(data) < len(MAGIC) or data[: len(MAGIC)] != MAGIC:
+        return None
+    if len(data) >= HEADER_SIZE and _looks_like_header(data, 36):
+        size = HEADER_SIZE
+    elif len(data) >= DRAFT_HEADER_SIZE and _looks_like_header(data, 24):
+        size = DRAFT_HEADER_SIZE
+    elif len(data) < HEADER_SIZE:
+        raise FormatError("the file ends inside its header", offset=len(data))
+    else:
+        spec_version, file_type, compression = data[36:39]
+        if spec_version not in (1, 2):
+            raise FormatError(f"the header names spec version {spec_version}", offset=36)
+        if file_type not in FileType.__members__.values():
+            raise FormatError(f"the header names file type {file_type}", offset=37)
+        raise FormatError(f"the header names compression {compression}", offset=38)
+    try:
+        implementation = data[len(MAGIC) : size - 3].decode().rstrip(" ")
+    except UnicodeDecodeError as error:
+        raise FormatError(
+            "the implementation name in the header is not UTF-8", offset=len(MAGIC) + error.start
+        ) from None
+    return Header(implementation, data[size - 3], data[size - 2], data[size - 1]), size
+
+
+def _looks_like_header(data: bytes, position: int) -> bool:
+    spec_version, file_type, compression = data[position : position + 3]
+    return spec_version in (1, 2) and 1 <= file_type <= 6 and compression in (0, 1)
+
+
+def decode_envelope(data: bytes) -> Envelope:
+    """Header, generation and decompressed payload of any metadata file."""
+    found = decode_header(data)
+    if found is None:
+        # Positional msgpack begins with a small array or map.
+        if not data or not 0x80 <= data[0] <= 0x9F:
+            raise FormatError("this is no Icechunk metadata file", offset=0)
+        return Envelope(Generation.ALPHA_RAW, None, data)
+    header, size = found
+    payload: bytes | bytearray
+    payload = decompress(data, size) if header.compression else data[size:]
+    if not payload:
+        raise FormatError("the payload is empty", offset=size)
+    if payload[4:8] == IDENTIFIER:
+        generation = Generation.V2 if header.spec_version == 2 else Generation.V1
+    elif header.spec_version == 1 and 0x80 <= payload[0] <= 0x9F:
+        generation = Generation.ALPHA_BINARY
+    else:
+        raise FormatError("the payload is neither flatbuffers nor msgpack", offset=0)
+    return Envelope(generation, header, payload)
+
+
+def decode_flatbuffers_envelope(data: bytes, file_type: FileType) -> Envelope:
+    """The envelope of a flatbuffers file that must be of one kind."""
+    envelope = decode_envelope(data)
+    if envelope.header is None or envelope.generation is Generation.ALPHA_BINARY:
+        raise UnsupportedError(
+            f"the file is of the generation {envelope.generation}",
+            hint="Repositories of this generation can be read, not changed.",
+        )
+    if envelope.header.file_type != file_type:
+        raise FormatError(
+            f"the header says {_type_name(envelope.header.file_type)}, "
+            f"expected {_type_name(file_type)}",
+            offset=37,
+        )
+    return envelope
+
+
+def _type_name(file_type: int) -> str:
+    return FileType(file_type).name.lower().replace("_", " ")
+
+
+def decompress(data: bytes, start: int) -> bytearray:
+    """The one zstd frame from `start` to the end, with a hard limit on what it unfolds to.
+
+    A decompressor of its own each time: one shared between threads corrupts data.
+    """
+    import zstandard
+
+    limit = min(MAX_PAYLOAD, max(ALWAYS_ALLOWED_PAYLOAD, MAX_RATIO * (len(data) - start)))
+    stream = zstandard.ZstdDecompressor().decompressobj(write_size=2**18)
+    view = memoryview(data)
+    payload = bytearray()
+    for position in range(start, len(data), _SLICE):
+        if stream.eof:
+            raise FormatError("there are bytes behind the zstd frame", offset=position)
+        try:
+            payload += stream.decompress(view[position : position + _SLICE])
+        except (zstandard.ZstdError, MemoryError) as error:
+            raise FormatError(f"zstd: {error}", offset=position) from None
+        if len(payload) > limit:
+            raise FormatError(
+                f"{len(data) - start} bytes unfold to more than {limit}", offset=position
+            )
+    if not stream.eof:
+        raise FormatError("the zstd frame is cut off", offset=len(data))
+    if stream.unused_data:
+        raise FormatError(
+            "there are bytes behind the zstd frame", offset=len(data) - len(stream.unused_data)
+        )
+    return payload
+
+
+def encode_envelope(
+    payload: bytes | bytearray,
+    file_type: FileType,
+    spec_version: int,
+    *,
+    implementation: str = IMPLEMENTATION,
+    level: int = 3,
+) -> bytes:
+    import zstandard
+
+    name = implementation.encode()
+    if len(name) > 24:
+        raise ValueError(f"implementation name of {len(name)} bytes")
+    header = MAGIC + name.ljust(24) + bytes((spec_version, file_type, 1))
+    return header + zstandard.ZstdCompressor(level=level).compress(payload)

@@ -1,0 +1,270 @@
+"""A flatbuffers reader that believes nothing.
+
+The runtime has no verifier: it reads at negative offsets and past the end in silence. Here
+every offset, vtable, vector, string, union tag and required field is checked before it is
+followed, and the checks are the specification's: bounds, alignment, fields of a table that
+do not overlap, strings that are UTF-8 and end in a zero byte. What a table's vtable says is
+checked once and compiled into a plan, which every table with that vtable then follows.
+
+Objects may be shared, so that a small file can refer to one large vector a thousand times; a
+budget of bytes read keeps that from becoming a bomb.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from icectl.errors import FormatError
+from icectl.format.envelope import IDENTIFIER
+from icectl.model.values import UnknownField
+
+if TYPE_CHECKING:
+    from icectl.format.writer import Writer
+
+_U16 = struct.Struct("<H")
+_U32 = struct.Struct("<I")
+_I32 = struct.Struct("<i")
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    name: str
+    kind: Kind
+    required: bool = False
+
+
+class Table:
+    """The schema of one table: its fields in order, what to build from their values, and how
+    to take a built value apart again (by default, attributes of the fields' names)."""
+
+    __slots__ = ("build", "fields", "name", "slots", "take")
+
+    def __init__(
+        self,
+        name: str,
+        build: Callable[..., Any],
+        fields: Sequence[Field],
+        take: Callable[[Any], Sequence[Any]] | None = None,
+    ) -> None:
+        self.name = name
+        self.build = build
+        self.take = take or self._attributes
+        self.fields = tuple(fields)
+        self.slots = sum(field.kind.slots for field in fields)
+
+    def _attributes(self, value: Any) -> Sequence[Any]:
+        return [
+            getattr(value, "from_" if field.name == "from" else field.name)
+            for field in self.fields
+        ]
+
+
+class Kind:
+    """How a field lies in its table (`size`, `align`) and how its value is read and written."""
+
+    slots = 1
+    size = 4
+    align = 4
+    default: Any = None
+
+    def read(self, reader: Reader, position: int) -> Any:
+        raise NotImplementedError
+
+    def write(self, writer: Writer, position: int, value: Any) -> None:
+        raise NotImplementedError
+
+    def step(
+        self, offsets: tuple[int, ...], field: Field, table: Table
+    ) -> tuple[int, Callable[[Reader, int], Any]] | None:
+        """Where a table with these offsets in its vtable has the field, and how to read it."""
+        return (offsets[0], self.read) if offsets[0] else None
+
+    def parts(self, slot: int, value: Any) -> tuple[tuple[int, Kind, Any], ...]:
+        """What of the value goes into which slot of the table."""
+        return ((slot, self, value),)
+
+    def plain(self, value: Any) -> Any:
+        """The value as JSON can hold it."""
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    table_size: int
+    phase: int | None
+    """What the table's position must be modulo 8 for its 8-byte fields to be aligned."""
+    defaults: tuple[Any, ...]
+    steps: tuple[tuple[int, int, Callable[[Reader, int], Any]], ...]
+    unknown: tuple[int, ...]
+
+
+class Reader:
+    """Reads tables of one payload.
+
+    With `problems` the reader builds plain dictionaries, notes what is damaged there and goes
+    on with what can still be read; without, the first problem is raised.
+    """
+
+    __slots__ = ("_plans", "budget", "data", "problems", "size", "unknown")
+
+    def __init__(
+        self, data: bytes | bytearray, problems: list[FormatError] | None = None
+    ) -> None:
+        self.data = data
+        self.size = len(data)
+        self.budget = 4 * self.size + 65536
+        self.problems = problems
+        self.unknown: dict[tuple[str, int], int] = {}
+        self._plans: dict[tuple[int, int], _Plan] = {}
+
+    @property
+    def unknown_fields(self) -> tuple[UnknownField, ...]:
+        return tuple(
+            UnknownField(table, slot, count)
+            for (table, slot), count in sorted(self.unknown.items())
+        )
+
+    def read_root(self, table: Table) -> Any:
+        if self.size < 8:
+            raise FormatError("the payload is too short for a flatbuffer", offset=0)
+        if self.data[4:8] != IDENTIFIER:
+            raise FormatError("the flatbuffer has another identifier than Ichk", offset=4)
+        return self.read_table(table, self.follow(0))
+
+    def spend(self, amount: int, position: int) -> None:
+        self.budget -= amount
+        if self.budget < 0:
+            raise FormatError("the file refers to more data than it can hold", offset=position)
+
+    def follow(self, position: int) -> int:
+        """The target of the offset at `position`, with room for a length or a table there."""
+        offset: int = _U32.unpack_from(self.data, position)[0]
+        target = position + offset
+        if offset < 4 or target > self.size - 4:
+            raise FormatError(f"an offset points to byte {target}, outside", offset=position)
+        if target & 3:
+            raise FormatError(f"an offset points to byte {target}, unaligned", offset=position)
+        return target
+
+    def read_vector(self, position: int, size: int, align: int) -> tuple[int, int]:
+        """First byte and number of elements of the vector whose offset is at `position`."""
+        target = self.follow(position)
+        count: int = _U32.unpack_from(self.data, target)[0]
+        start = target + 4
+        if start + count * size > self.size:
+            raise FormatError(f"a vector of {count} elements does not fit", offset=target)
+        if count and start % align:
+            raise FormatError("the elements of a vector are not aligned", offset=target)
+        self.spend(count * size + 4, target)
+        return start, count
+
+    def read_string(self, position: int) -> str:
+        start, count = self.read_vector(position, 1, 1)
+        end = start + count
+        if end >= self.size or self.data[end]:
+            raise FormatError("a string does not end in a zero byte", offset=start)
+        try:
+            return self.data[start:end].decode()
+        except UnicodeDecodeError as error:
+            raise FormatError(
+                "a string is not valid UTF-8", offset=start + error.start
+            ) from None
+
+    def read_table(self, table: Table, position: int) -> Any:
+        """The table at `position`, which is in bounds and aligned for its first four bytes."""
+        vtable = position - _I32.unpack_from(self.data, position)[0]
+        plan = self._plans.get((id(table), vtable)) or self._compile(table, vtable, position)
+        if position + plan.table_size > self.size:
+            raise FormatError(f"a {table.name} does not fit into the file", offset=position)
+        if plan.phase is not None and position & 7 != plan.phase:
+            raise FormatError(f"a field of {table.name} is not aligned", offset=position)
+        self.spend(plan.table_size, position)
+        for slot in plan.unknown:
+            key = (table.name, slot)
+            self.unknown[key] = self.unknown.get(key, 0) + 1
+        values = list(plan.defaults)
+        if self.problems is None:
+            for index, offset, read in plan.steps:
+                values[index] = read(self, position + offset)
+            return table.build(*values)
+        for index, offset, read in plan.steps:
+            try:
+                values[index] = read(self, position + offset)
+            except FormatError as error:
+                self.problems.append(_located(error, table.name, table.fields[index].name))
+        return {
+            field.name: field.kind.plain(value)
+            for field, value in zip(table.fields, values, strict=True)
+        }
+
+    def _compile(self, table: Table, vtable: int, position: int) -> _Plan:
+        if not 0 <= vtable <= self.size - 4 or vtable & 1:
+            raise FormatError(f"the vtable of {table.name} is outside", offset=position)
+        vtable_size = _U16.unpack_from(self.data, vtable)[0]
+        table_size = _U16.unpack_from(self.data, vtable + 2)[0]
+        if vtable_size < 4 or vtable_size & 1 or vtable + vtable_size > self.size:
+            raise FormatError(f"the vtable of {table.name} has a wrong size", offset=vtable)
+        if table_size < 4:
+            raise FormatError(f"the size of {table.name} is wrong", offset=vtable)
+        offsets = struct.unpack_from(f"<{(vtable_size - 4) // 2}H", self.data, vtable + 4)
+        offsets += (0,) * (table.slots - len(offsets))
+        defaults: list[Any] = []
+        steps: list[tuple[int, int, Callable[[Reader, int], Any]]] = []
+        taken: list[tuple[int, int]] = []
+        phases: set[int] = set()
+        slot = 0
+        for index, field in enumerate(table.fields):
+            kind = field.kind
+            for part, offset in enumerate(offsets[slot : slot + kind.slots]):
+                if not offset:
+                    continue
+                size, align = (1, 1) if part < kind.slots - 1 else (kind.size, kind.align)
+                if offset < 4 or offset + size > table_size:
+                    raise FormatError(
+                        f"the vtable puts {table.name}.{field.name} outside the table",
+                        offset=vtable + 4 + 2 * (slot + part),
+                    )
+                if align == 8:
+                    phases.add(-offset & 7)
+                elif offset % align:
+                    raise FormatError(
+                        f"{table.name}.{field.name} is not aligned",
+                        offset=vtable + 4 + 2 * (slot + part),
+                    )
+                taken.append((offset, offset + size))
+            defaults.append(kind.default)
+            step = kind.step(offsets[slot : slot + kind.slots], field, table)
+            if step:
+                steps.append((index, *step))
+            elif field.required:
+                problem = FormatError(f"{table.name}.{field.name} is missing", offset=vtable)
+                if self.problems is None:
+                    raise problem
+                self.problems.append(problem)
+            slot += kind.slots
+        taken.sort()
+        for (_, end), (start, _) in zip(taken, taken[1:], strict=False):
+            if start < end:
+                raise FormatError(f"fields of {table.name} overlap", offset=vtable)
+        if len(phases) > 1:
+            raise FormatError(f"a field of {table.name} is not aligned", offset=vtable)
+        plan = _Plan(
+            table_size,
+            phases.pop() if phases else None,
+            tuple(defaults),
+            tuple(steps),
+            tuple(
+                number for number, offset in enumerate(offsets[table.slots :], table.slots) if offset
+            ),
+        )
+        self._plans[id(table), vtable] = plan
+        return plan
+
+
+def _located(error: FormatError, table: str, field: str) -> FormatError:
+    if not error.reason.startswith(table):
+        return FormatError(f"{table}.{field}: {error.reason}", offset=error.offset)
+    return error

@@ -1,0 +1,38 @@
+"""Snapshot files, spec versions 1 and 2."""
+
+from __future__ import annotations
+
+from icectl.errors import FormatError
+from icectl.format.envelope import FileType, decode_flatbuffers_envelope, encode_envelope
+from icectl.format.reader import Reader
+from icectl.format.schema import SNAPSHOT, RawSnapshot
+from icectl.format.writer import Writer, refuse_unknown
+from icectl.model.snapshot import Snapshot, path_sort_key
+
+
+def decode_snapshot(data: bytes) -> Snapshot:
+    envelope = decode_flatbuffers_envelope(data, FileType.SNAPSHOT)
+    assert envelope.header is not None
+    reader = Reader(envelope.payload)
+    raw: RawSnapshot = reader.read_root(SNAPSHOT)
+    for node in raw.nodes:
+        if not node.path.startswith("/"):
+            raise FormatError(f"the node path {node.path!r} is not absolute")
+    return Snapshot(
+        envelope.header.spec_version, *raw, unknown_fields=reader.unknown_fields
+    )
+
+
+def encode_snapshot(snapshot: Snapshot) -> bytes:
+    """The file of a snapshot, with every list in the order that the specification demands."""
+    refuse_unknown(snapshot.unknown_fields, "snapshot")
+    values = {field: getattr(snapshot, field) for field in RawSnapshot._fields}
+    values["nodes"] = tuple(sorted(snapshot.nodes, key=lambda node: path_sort_key(node.path)))
+    values["metadata"] = tuple(sorted(snapshot.metadata, key=lambda item: item.name.encode()))
+    values["manifest_files"] = tuple(sorted(snapshot.manifest_files, key=lambda info: info.id))
+    if snapshot.manifest_files_v2 is not None:
+        values["manifest_files_v2"] = tuple(
+            sorted(snapshot.manifest_files_v2, key=lambda info: info.id)
+        )
+    payload = Writer().write_root(SNAPSHOT, RawSnapshot(**values))
+    return encode_envelope(payload, FileType.SNAPSHOT, snapshot.spec_version)
