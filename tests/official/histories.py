@@ -3,7 +3,7 @@
 Learnt about its API (2.3.0):
 - Spec version 1 (`spec_version=1` at `create`; the same package writes both) has no amend, no
   moves, no flags, no metadata, no status. It has `flush`, resets, tags, `expire_snapshots`.
-- `Session.amend` on the initial snapshot is refused; `commit` without changes raises unless
+- `Session.amend` is refused on the initial snapshot and on a commit of moves; `commit` without changes raises unless
   `allow_empty=True`; `rearrange_session` allows only `move`.
 - `expire_snapshots` never releases main's tip, and compares `written_at < older_than`.
 """
@@ -151,8 +151,8 @@ class _RandomHistory:
                 root.create_array(path, shape=shape, chunks=chunks, dtype=dtype, overwrite=True)
         return {"change": kind, "path": "/" + path}
 
-    def step_commit(self, amend: bool = False) -> None:
-        branch = self.pick_branch()
+    def step_commit(self, branch: str | None = None, *, amend: bool = False) -> None:
+        branch = branch or self.pick_branch()
         message = self.fresh_name("commit ")
         with commit(self.repo, message, branch=branch, amend=amend) as root:
             changes = [self.change(root) for _ in range(self.random.randint(1, 3))]
@@ -160,8 +160,10 @@ class _RandomHistory:
 
     def step_amend(self) -> None:
         branch = self.pick_branch()
-        if next(iter(self.repo.ancestry(branch=branch))).parent_id is not None:
-            self.step_commit(amend=True)
+        tip = self.repo.lookup_branch(branch)
+        initial = self.repo.lookup_snapshot(tip).parent_id is None
+        if not initial and not self.repo.inspect_transaction_log(tip)["moved_nodes"]:
+            self.step_commit(branch, amend=True)
 
     def step_flush(self) -> None:
         session = self.repo.writable_session(self.pick_branch())
@@ -172,6 +174,8 @@ class _RandomHistory:
     def step_move(self) -> None:
         branch = self.pick_branch()
         session = self.repo.rearrange_session(branch)
+        if self.repo.lookup_snapshot(session.snapshot_id).parent_id is None:
+            return
         root = zarr.open_group(session.store, mode="r")
         nodes = self.members(root, zarr.Array) + self.members(root, zarr.Group)
         if not nodes:
