@@ -1,0 +1,73 @@
+"""Dropping snapshots from a repo info file, without losing what they changed.
+
+Expiration and garbage collection share this one rule: a kept snapshot whose parent goes
+continues at its nearest kept ancestor, and remembers the transaction logs of all that was
+skipped, oldest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Set
+from dataclasses import replace
+
+from icectl.errors import ConflictError, FormatError
+from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
+from icectl.model.repo import RepoInfo, SnapshotInfo
+
+
+def drop_snapshots(info: RepoInfo, dropped: Set[SnapshotId]) -> RepoInfo:
+    """The repository without the `dropped` snapshots.
+
+    `ConflictError` when a branch or a tag points at one of them: the caller's plan is older
+    than the repository.
+    """
+    for kind, refs in (("branch", info.branches), ("tag", info.tags)):
+        for ref in refs:
+            if ref.snapshot_id in dropped:
+                raise ConflictError(
+                    f"the {kind} {ref.name} points at {ref.snapshot_id}, which was to be dropped",
+                    hint="somebody changed the repository meanwhile: plan again",
+                )
+    by_id = {snapshot.id: snapshot for snapshot in info.snapshots}
+    kept = tuple(
+        _reparented(snapshot, by_id, dropped)
+        for snapshot in info.snapshots
+        if snapshot.id not in dropped
+    )
+    return replace(info, snapshots=kept)
+
+
+def _reparented(
+    snapshot: SnapshotInfo, by_id: Mapping[SnapshotId, SnapshotInfo], dropped: Set[SnapshotId]
+) -> SnapshotInfo:
+    skipped: dict[SnapshotId, SnapshotInfo] = {}
+    parent_id = snapshot.parent_id
+    while parent_id is not None and parent_id in dropped:
+        parent = by_id.get(parent_id)
+        if parent is None or parent_id in skipped or parent_id == snapshot.id:
+            raise FormatError(f"the ancestry of snapshot {snapshot.id} is damaged", path="repo")
+        skipped[parent_id] = parent
+        parent_id = parent.parent_id
+    if not skipped:
+        return snapshot
+    if parent_id is None:
+        parent_id = _kept_root(by_id, dropped, snapshot.id)
+    logs: list[SnapshotId] = []
+    for ancestor in reversed(skipped.values()):
+        logs += (*(ancestor.pruned_ancestor_tx_logs or ()), ancestor.id)
+    logs += snapshot.pruned_ancestor_tx_logs or ()
+    return replace(snapshot, parent_id=parent_id, pruned_ancestor_tx_logs=tuple(logs))
+
+
+def _kept_root(
+    by_id: Mapping[SnapshotId, SnapshotInfo], dropped: Set[SnapshotId], child: SnapshotId
+) -> SnapshotId | None:
+    """The initial snapshot, or in a migrated repository the root that plays its part."""
+    roots = [
+        snapshot.id
+        for snapshot in by_id.values()
+        if snapshot.parent_id is None and snapshot.id not in dropped and snapshot.id != child
+    ]
+    if INITIAL_SNAPSHOT_ID in roots:
+        return INITIAL_SNAPSHOT_ID
+    return min(roots, default=None)

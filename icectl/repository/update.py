@@ -1,0 +1,185 @@
+"""The only read-modify-swap-retry loop for the repo info file (V2).
+
+An update reads `repo` with its version, applies a pure edit, copies the old bytes to
+`overwritten/`, and swaps. The name of that copy is random and the new state refers to it, which
+makes it the mark of our own write: after a lost race or a lost response the ops log itself
+tells whether the update landed, however many others came after it.
+"""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from icectl.errors import (
+    ConflictError,
+    FormatError,
+    PreconditionFailedError,
+    RefusedError,
+    StorageError,
+)
+from icectl.format.repo import decode_repo, encode_repo
+from icectl.format.values import decode_flexbuffers
+from icectl.model.ids import encode_base32
+from icectl.model.repo import Availability, RepoInfo, RepoStatus, Update, UpdateType
+from icectl.repository.edits import Edited
+from icectl.repository.ops_log import REPO_PATH, OpsLogBeyondReach, backup_object, walk_updates
+from icectl.storage.contract import Storage
+
+MAX_ATTEMPTS = 200
+FIRST_PAUSE_SECONDS = 0.01
+LONGEST_PAUSE_SECONDS = 1.0
+DEFAULT_NUM_UPDATES_PER_FILE = 1000
+YEAR_3000_MILLISECONDS = 32_503_680_000_000
+"""Backups are named by the time left until then, so that the newest lists first."""
+_LIMITED: dict[int, str] = {Availability.READ_ONLY: "read-only", Availability.OFFLINE: "offline"}
+
+
+@dataclass(frozen=True, slots=True)
+class RepoUpdate:
+    """The state an update found, and the state it left; equal when there was nothing to do."""
+
+    before: RepoInfo
+    after: RepoInfo
+
+
+def update_repo(
+    storage: Storage,
+    change: Callable[[RepoInfo], Edited],
+    *,
+    whatever_status: bool = False,
+) -> RepoUpdate:
+    """Apply `change` to the newest state, as often as it takes to win.
+
+    `change` sees a fresh state each time and may raise; nothing is written then, nor when it
+    changes nothing. `whatever_status` is for the one operation that sets the status.
+    """
+    lost_backups: list[str] = []
+    for attempt in range(MAX_ATTEMPTS):
+        if attempt:
+            time.sleep(random.uniform(0, _longest_pause(attempt)))
+        found = storage.read_versioned(REPO_PATH)
+        before = _decode(found.data)
+        if not whatever_status:
+            check_online(before.status)
+        edited, update_type = change(before)
+        if edited == before:
+            _forget(storage, lost_backups)
+            return RepoUpdate(before, before)
+        now = time.time_ns() // 1000
+        backup = backup_name(now)
+        after = with_update(edited, update_type, now, backup)
+        data = encode_repo(after)
+        storage.ensure_conditional_writes()
+        storage.put_if_absent(backup_object(backup), found.data)
+        try:
+            storage.put_if_match(REPO_PATH, data, found.version)
+        except PreconditionFailedError:
+            if not _landed(storage, backup, since=before):
+                lost_backups.append(backup_object(backup))
+                continue
+        except StorageError as error:
+            _check_landed(storage, backup, before, error)
+        _forget(storage, lost_backups)
+        return RepoUpdate(before, after)
+    _forget(storage, lost_backups)
+    raise ConflictError(
+        f"the repository was changed by others {MAX_ATTEMPTS} times in a row",
+        hint="nothing was changed; try again when fewer writers are at work",
+    )
+
+
+def with_update(info: RepoInfo, update_type: UpdateType, now: int, backup: str) -> RepoInfo:
+    """`info` with a new entry in its ops log, by the rules of `latest_updates`.
+
+    The entry that was the newest receives the name of the backup: the state it produced. What
+    overflows stays reachable through `repo_before_updates`, except entries without a backup
+    (of a migration), which stay in the file.
+    """
+    if not info.latest_updates:
+        raise FormatError("the ops log is empty", path=REPO_PATH)
+    limit = _num_updates_per_file(info)
+    newest, *older = info.latest_updates
+    updates = [
+        # Readers refuse an entry that is not newer than the one below it.
+        Update(update_type, max(now, newest.updated_at + 1)),
+        replace(newest, backup_path=backup),
+    ]
+    updates += older
+    for index in range(limit, len(updates)):
+        overflow = updates[index].backup_path
+        if overflow is not None:
+            return replace(
+                info, latest_updates=tuple(updates[:index]), repo_before_updates=overflow
+            )
+    return replace(info, latest_updates=tuple(updates))
+
+
+def backup_name(now: int) -> str:
+    remaining = YEAR_3000_MILLISECONDS - now // 1000
+    return f"repo.{remaining}.{encode_base32(secrets.token_bytes(12))}"
+
+
+def check_online(status: RepoStatus) -> None:
+    if status.availability == Availability.ONLINE:
+        return
+    name = _LIMITED.get(
+        status.availability, f"in a state ({status.availability}) that this icectl does not know"
+    )
+    reason = status.limited_availability_reason
+    raise RefusedError(
+        f"the repository is {name}" + (f": {reason}" if reason else ""),
+        hint="`icectl status set online` opens it for changes",
+    )
+
+
+def _decode(data: bytes) -> RepoInfo:
+    try:
+        return decode_repo(data)
+    except FormatError as error:
+        raise error.at(REPO_PATH) from None
+
+
+def _num_updates_per_file(info: RepoInfo) -> int:
+    config = decode_flexbuffers(info.config) if info.config else None
+    value = config.get("num_updates_per_repo_info_file") if isinstance(config, dict) else None
+    return max(value, 1) if isinstance(value, int) else DEFAULT_NUM_UPDATES_PER_FILE
+
+
+def _landed(storage: Storage, backup: str, since: RepoInfo) -> bool:
+    """Whether the update that made this backup is in the ops log."""
+    oldest_of_interest = since.latest_updates[0].updated_at
+    for update in walk_updates(storage, _decode(storage.read(REPO_PATH))):
+        if isinstance(update, OpsLogBeyondReach):
+            return False
+        if update.backup_path == backup:
+            return True
+        if update.updated_at <= oldest_of_interest:
+            return False
+    return False
+
+
+def _check_landed(storage: Storage, backup: str, before: RepoInfo, error: StorageError) -> None:
+    """After a failure that does not say whether the write happened: raise unless it did."""
+    try:
+        landed = _landed(storage, backup, since=before)
+    except (StorageError, FormatError):
+        error.hint = "whether the change was made is not known: look at `icectl ops-log`"
+        raise error from None
+    if not landed:
+        raise error
+
+
+def _forget(storage: Storage, backups: Iterable[str]) -> None:
+    """Delete copies that no state refers to; they do no harm where that fails."""
+    with suppress(StorageError):
+        for _ in storage.delete_many(backups):
+            pass
+
+
+def _longest_pause(attempt: int) -> float:
+    return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 1.5 ** min(attempt, 32))
