@@ -39,6 +39,23 @@ class ObjectInfo:
     """Microseconds since 1970-01-01 UTC, by the storage's clock."""
 
 
+@dataclass(frozen=True, slots=True)
+class ListingShard:
+    """The names with `after < name <= through`, by code point; without a `through`, no end.
+
+    Shards that meet at their ends cover every name once, foreign ones included.
+    """
+
+    after: str = ""
+    through: str | None = None
+
+    def __contains__(self, name: str) -> bool:
+        return name > self.after and (self.through is None or name <= self.through)
+
+
+WHOLE_DIRECTORY = ListingShard()
+
+
 class Storage(ABC):
     """A repository's root on some storage."""
 
@@ -71,17 +88,23 @@ class Storage(ABC):
 
     @abstractmethod
     def list(
-        self, prefix: str, *, with_info: bool = True, starts_with: str = ""
+        self,
+        prefix: str,
+        *,
+        with_info: bool = True,
+        starts_with: str = "",
+        shard: ListingShard = WHOLE_DIRECTORY,
     ) -> Iterator[ObjectInfo]:
         """The objects below the directory `prefix` (`""` is the root), recursively, in no order.
 
-        `starts_with` narrows to names that begin so (a shard of ids). `with_info=False` lets
+        `starts_with` narrows to names that begin so, `shard` to a range of names; a name is
+        what follows `prefix/`. `with_info=False` lets
         local disk skip the stat of each file. A missing directory is empty. Temporary and
         lock files of this package are not listed.
         """
 
     def listing_shards(self) -> int:
-        """How many listings of one directory, each of its own `starts_with`, pay in parallel."""
+        """How many shards of one directory are worth listing in parallel."""
         return 1
 
     @abstractmethod
@@ -94,7 +117,9 @@ class Storage(ABC):
     ) -> Version:
         """Create the object; `PreconditionFailedError` when it exists already.
 
-        A lost response is recognised: when our own write landed, it counts as done.
+        A lost response is recognised: when our own write is there, it counts as done. When it
+        landed, its response was lost, and another writer has replaced it since, that is a
+        `PreconditionFailedError` too: who reads again looks for its own entry first.
         """
 
     @abstractmethod

@@ -24,7 +24,14 @@ from icectl.errors import (
     StorageError,
 )
 from icectl.storage.bounded import in_batches, map_on_threads
-from icectl.storage.contract import ObjectInfo, Storage, Version, VersionedBytes
+from icectl.storage.contract import (
+    WHOLE_DIRECTORY,
+    ListingShard,
+    ObjectInfo,
+    Storage,
+    Version,
+    VersionedBytes,
+)
 from icectl.storage.paths import PRIVATE_PREFIX, check_path, check_prefix, is_private, join_path
 
 LOCK_NAME = f"{PRIVATE_PREFIX}lock"
@@ -88,10 +95,16 @@ class LocalStorage(Storage):
         return ObjectInfo(path, status.st_size, status.st_mtime_ns // 1000)
 
     def list(
-        self, prefix: str, *, with_info: bool = True, starts_with: str = ""
+        self,
+        prefix: str,
+        *,
+        with_info: bool = True,
+        starts_with: str = "",
+        shard: ListingShard = WHOLE_DIRECTORY,
     ) -> Iterator[ObjectInfo]:
-        directories = [check_prefix(prefix)]
-        top = directories[0]
+        top = check_prefix(prefix)
+        name_start = len(top) + 1 if top else 0
+        directories = [top]
         while directories:
             directory = directories.pop()
             for entry in self._scan(directory):
@@ -100,7 +113,9 @@ class LocalStorage(Storage):
                 path = join_path(directory, entry.name)
                 if entry.is_dir():
                     directories.append(path)
-                elif not is_private(entry.name):
+                elif not is_private(entry.name) and (
+                    shard is WHOLE_DIRECTORY or path[name_start:] in shard
+                ):
                     if not with_info:
                         yield ObjectInfo(path, None, None)
                         continue

@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from itertools import count
 
 from icectl.errors import ObjectNotFoundError, PreconditionFailedError, StorageError
-from icectl.storage.contract import ObjectInfo, Storage, Version, VersionedBytes
-from icectl.storage.paths import check_path, check_prefix, is_private
+from icectl.storage.contract import (
+    WHOLE_DIRECTORY,
+    ListingShard,
+    ObjectInfo,
+    Storage,
+    Version,
+    VersionedBytes,
+)
+from icectl.storage.paths import check_path, check_prefix, is_private, join_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +84,20 @@ class MemoryStorage(Storage):
         return ObjectInfo(path, len(found.data), found.created_at)
 
     def list(
-        self, prefix: str, *, with_info: bool = True, starts_with: str = ""
+        self,
+        prefix: str,
+        *,
+        with_info: bool = True,
+        starts_with: str = "",
+        shard: ListingShard = WHOLE_DIRECTORY,
     ) -> Iterator[ObjectInfo]:
         directory = check_prefix(prefix)
-        beginning = f"{directory}/{starts_with}" if directory else starts_with
+        name_start = len(directory) + 1 if directory else 0
+        beginning = join_path(directory, starts_with)
         with _lock:
             found = tuple(self._objects.items())
         for path, item in found:
-            if path.startswith(beginning) and not is_private(path):
+            if path.startswith(beginning) and path[name_start:] in shard and not is_private(path):
                 yield ObjectInfo(path, len(item.data), item.created_at)
 
     def list_directories(self, prefix: str) -> Iterator[str]:

@@ -20,7 +20,7 @@ STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "file": (),
     "memory": (),
     "s3": ("endpoint_url", "region", "profile", "anonymous", "force_path_style"),
-    "gs": ("endpoint_url", "project", "anonymous", "credentials_file"),
+    "gs": ("endpoint_url", "anonymous", "credentials_file"),
 }
 """The options of each kind of storage, as KEY in `--storage-option KEY=VALUE`."""
 
@@ -63,7 +63,6 @@ def open_storage(location: str, options: Mapping[str, str] | None = None) -> Sto
         bucket,
         prefix,
         endpoint_url=options.get("endpoint_url"),
-        project=options.get("project"),
         credentials_file=options.get("credentials_file"),
         anonymous=anonymous,
     )

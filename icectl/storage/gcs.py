@@ -1,0 +1,209 @@
+"""A repository on Google Cloud Storage, through gcsfs's session and credentials.
+
+The conditions are generations. Requests of the JSON API are made here one at a time: gcsfs's
+own calls have their own retries and hide the status of an answer.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from datetime import datetime
+from typing import Any
+from urllib.parse import quote
+from uuid import uuid4
+
+from icectl.errors import StorageError
+from icectl.storage.contract import Version
+from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
+from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure
+from icectl.storage.times import microseconds, microseconds_of_http_date
+
+
+class GcsStorage(ObjectStore):
+    scheme = "gs"
+    permission_hint = (
+        "check the credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud, or --storage-option"
+        " anonymous=true) and their roles on the bucket"
+    )
+    deletes_per_request = 1
+    deletes_in_flight = 64
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str,
+        *,
+        endpoint_url: str | None = None,
+        credentials_file: str | None = None,
+        anonymous: bool = False,
+    ) -> None:
+        super().__init__(bucket, prefix)
+        self._endpoint_url = endpoint_url
+        self._credentials_file = credentials_file
+        self._anonymous = anonymous
+
+    def _connect(self) -> Any:
+        # The class of the package itself adds gRPC, which hangs on anything but Google.
+        from gcsfs.core import GCSFileSystem
+
+        try:
+            return GCSFileSystem(
+                token="anon" if self._anonymous else self._credentials_file,
+                endpoint_url=self._endpoint_url,
+                use_listings_cache=False,
+                skip_instance_cache=True,
+            )
+        except Exception as error:
+            raise StorageError(
+                f"the Google credentials cannot be used ({type(error).__name__})",
+                hint=self.permission_hint,
+            ) from None
+
+    async def _call(
+        self,
+        method: str,
+        path: str,
+        parameters: Mapping[str, str],
+        *,
+        headers: Mapping[str, str] | None = None,
+        data: bytes | None = None,
+    ) -> tuple[Mapping[str, str], bytes]:
+        import aiohttp
+
+        filesystem = self._filesystem
+        timeout = aiohttp.ClientTimeout(
+            total=None, sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT
+        )
+        try:
+            await filesystem._set_session()
+            async with filesystem.session.request(
+                method,
+                f"{filesystem._location}{path}",
+                params=parameters,
+                headers=filesystem._get_headers(headers),
+                data=data,
+                timeout=timeout,
+            ) as response:
+                body = await response.read()
+        except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError) as error:
+            connecting = not isinstance(error, aiohttp.SocketTimeoutError)
+            reason = str(getattr(error, "os_error", error))
+            raise RequestFailure(
+                None, type(error).__name__, reason, unreachable=connecting
+            ) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise RequestFailure(None, type(error).__name__, str(error)) from error
+        except Exception as error:
+            # google.auth and gcsfs have many kinds for credentials that do not work.
+            raise RequestFailure(401, f"credentials failed: {type(error).__name__}") from error
+        if response.status >= 400:
+            raise _refusal(response.status, body)
+        return response.headers, body
+
+    @property
+    def _objects(self) -> str:
+        return f"/storage/v1/b/{quote(self._bucket, safe='')}/o"
+
+    def _object(self, key: str) -> str:
+        return f"{self._objects}/{quote(key, safe='')}"
+
+    async def _get_object(self, key: str, span: tuple[int, int] | None) -> tuple[bytes, Version]:
+        headers, body = await self._call(
+            "GET",
+            self._object(key),
+            {"alt": "media"},
+            headers={"Range": f"bytes={span[0]}-{span[1] - 1}"} if span else None,
+        )
+        return body, Version(headers["x-goog-generation"])
+
+    async def _head_object(self, key: str) -> ObjectHead:
+        _, body = await self._call("GET", self._object(key), {})
+        found = json.loads(body)
+        return ObjectHead(
+            int(found["size"]),
+            microseconds(datetime.fromisoformat(found["timeCreated"])),
+            Version(found["generation"]),
+            found.get("metadata", {}),
+        )
+
+    async def _put_object(
+        self, key: str, data: bytes, expected: Version | None, metadata: Mapping[str, str]
+    ) -> Version:
+        boundary = uuid4().hex
+        description = json.dumps({"name": key, "metadata": dict(metadata)})
+        body = (
+            f"--{boundary}\r\nContent-Type: application/json; charset=UTF-8\r\n\r\n"
+            f"{description}\r\n"
+            f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
+        ).encode() + data
+        _, answer = await self._call(
+            "POST",
+            f"/upload{self._objects}",
+            {
+                "uploadType": "multipart",
+                "ifGenerationMatch": "0" if expected is None else expected.token,
+            },
+            headers={"Content-Type": f'multipart/related; boundary="{boundary}"'},
+            data=body + f"\r\n--{boundary}--\r\n".encode(),
+        )
+        return Version(json.loads(answer)["generation"])
+
+    async def _delete_objects(self, keys: Seq[str]) -> Mapping[str, RequestFailure]:
+        failures = {}
+        for key in keys:
+            try:
+                await self._call("DELETE", self._object(key), {})
+            except RequestFailure as failure:
+                if failure.status != 404 or failure.code == "NoSuchBucket":
+                    failures[key] = failure
+        return failures
+
+    async def _list_page(
+        self, beginning: str, shard: tuple[str, str | None], token: str | None, *, flat: bool
+    ) -> ListedPage:
+        after, through = shard
+        parameters = {
+            "prefix": beginning,
+            "fields": "items(name,size,timeCreated),prefixes,nextPageToken",
+        }
+        if after:
+            parameters["startOffset"] = after
+        if through is not None:
+            # The end is exclusive here; the caller drops what is listed beyond the shard.
+            parameters["endOffset"] = f"{through}!"
+        if flat:
+            parameters["delimiter"] = "/"
+        if token:
+            parameters["pageToken"] = token
+        _, body = await self._call("GET", self._objects, parameters)
+        page = json.loads(body)
+        return ListedPage(
+            [
+                (
+                    item["name"],
+                    int(item["size"]),
+                    microseconds(datetime.fromisoformat(item["timeCreated"])),
+                )
+                for item in page.get("items", ())
+            ],
+            page.get("prefixes", ()),
+            page.get("nextPageToken"),
+        )
+
+    async def _read_clock(self) -> int:
+        headers, _ = await self._call("GET", self._objects, {"maxResults": "1"})
+        return microseconds_of_http_date(headers.get("Date"))
+
+
+def _refusal(status: int, body: bytes) -> RequestFailure:
+    message = ""
+    try:
+        answer = json.loads(body)["error"]
+        message = answer["message"] if isinstance(answer, dict) else str(answer)
+    except (ValueError, KeyError, TypeError):
+        message = body[:200].decode("utf-8", "replace")
+    if status == 404 and "bucket does not exist" in message:
+        return RequestFailure(status, "NoSuchBucket", message)
+    return RequestFailure(status, str(status), message)

@@ -1,0 +1,391 @@
+"""What S3 and GCS have in common: paths to keys, retries, conditional puts, bulk work.
+
+A backend brings single attempts as coroutines that raise `RequestFailure`; they run on
+fsspec's event loop, many at once. Everything a caller sees is decided here: which failure is
+tried again, which is a lost race, and the sentence the user reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from abc import abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Sequence as Seq
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any, TypeVar
+from uuid import uuid4
+
+from icectl.errors import ObjectNotFoundError, PreconditionFailedError, RefusedError, StorageError
+from icectl.storage.bounded import in_batches, map_bounded
+from icectl.storage.contract import (
+    WHOLE_DIRECTORY,
+    ListingShard,
+    ObjectInfo,
+    Storage,
+    Version,
+    VersionedBytes,
+)
+from icectl.storage.paths import PRIVATE_PREFIX, check_path, check_prefix, is_private, join_path
+from icectl.storage.retry import RequestFailure, with_retries
+
+Result = TypeVar("Result")
+
+WRITE_ID = "icechunk_write_id"
+"""The user metadata by which the writer of an object is recognised; official writers use it."""
+
+LISTING_SHARDS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectHead:
+    size: int
+    created_at: int
+    version: Version
+    metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPage:
+    objects: Seq[tuple[str, int, int]]
+    """Key, size and time of each object."""
+    directories: Seq[str]
+    next_token: str | None
+
+
+class ObjectStore(Storage):
+    """The keys below `prefix` in `bucket`."""
+
+    scheme: str
+    permission_hint: str
+    deletes_per_request: int
+    deletes_in_flight: int
+
+    def __init__(self, bucket: str, prefix: str) -> None:
+        self._bucket = bucket
+        self._prefix = prefix
+        self._conditional_writes = False
+        self._connect_lock = threading.Lock()
+        self._connected: tuple[int, Any] | None = None
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.location!r})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_connected": None, "_connect_lock": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._connect_lock = threading.Lock()
+
+    @abstractmethod
+    def _connect(self) -> Any:
+        """The fsspec file system whose connections and credentials are used."""
+
+    @abstractmethod
+    async def _get_object(self, key: str, span: tuple[int, int] | None) -> tuple[bytes, Version]:
+        """The bytes, or those from `span[0]` up to and without `span[1]`."""
+
+    @abstractmethod
+    async def _head_object(self, key: str) -> ObjectHead: ...
+
+    @abstractmethod
+    async def _put_object(
+        self, key: str, data: bytes, expected: Version | None, metadata: Mapping[str, str]
+    ) -> Version:
+        """Replace the object at version `expected`, or create it when that is None."""
+
+    @abstractmethod
+    async def _delete_objects(self, keys: Seq[str]) -> Mapping[str, RequestFailure]:
+        """Delete a few objects; the failures by key. What is gone already is no failure."""
+
+    @abstractmethod
+    async def _list_page(
+        self, beginning: str, shard: tuple[str, str | None], token: str | None, *, flat: bool
+    ) -> ListedPage:
+        """A page of the keys that begin so and lie in `shard`; `flat` stops at the next `/`."""
+
+    @abstractmethod
+    async def _read_clock(self) -> int: ...
+
+    @property
+    def location(self) -> str:
+        return f"{self.scheme}://{join_path(self._bucket, self._prefix).rstrip('/')}"
+
+    @property
+    def _filesystem(self) -> Any:
+        # A connection does not survive a fork.
+        with self._connect_lock:
+            if self._connected is None or self._connected[0] != os.getpid():
+                self._connected = (os.getpid(), self._connect())
+            return self._connected[1]
+
+    def _key(self, path: str) -> str:
+        return join_path(self._prefix, check_path(path))
+
+    def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
+        try:
+            loop = self._filesystem.loop
+        except BaseException:
+            work.close()
+            raise
+        return asyncio.run_coroutine_threadsafe(work, loop)
+
+    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        future = self._submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    async def _request(self, path: str, attempt: Callable[[], Awaitable[Result]]) -> Result:
+        try:
+            return await with_retries(attempt)
+        except RequestFailure as failure:
+            raise self._error(failure, path) from None
+
+    def read(self, path: str) -> bytes:
+        return self.read_versioned(path).data
+
+    def read_versioned(self, path: str) -> VersionedBytes:
+        key = self._key(path)
+        return VersionedBytes(*self._run(self._request(path, lambda: self._get_object(key, None))))
+
+    def read_range(self, path: str, offset: int, length: int) -> bytes:
+        key = self._key(path)
+        if length == 0:
+            return b""
+        too_short = StorageError(f"{path} ends before byte {offset + length}")
+
+        async def read() -> bytes:
+            try:
+                span = (offset, offset + length)
+                data, _ = await with_retries(lambda: self._get_object(key, span))
+            except RequestFailure as failure:
+                raise (too_short if failure.status == 416 else self._error(failure, path)) from None
+            return data
+
+        data = self._run(read())
+        if len(data) != length:
+            raise too_short
+        return data
+
+    def read_many(
+        self, paths: Iterable[str], *, concurrency: int = 16
+    ) -> Iterator[tuple[str, bytes | StorageError]]:
+        async def read_one(path: str) -> tuple[str, bytes | StorageError]:
+            try:
+                key = self._key(path)
+                data, _ = await self._request(path, lambda: self._get_object(key, None))
+            except StorageError as error:
+                return path, error
+            return path, data
+
+        return map_bounded(lambda path: self._submit(read_one(path)), paths, ahead=concurrency)
+
+    def info(self, path: str) -> ObjectInfo:
+        key = self._key(path)
+        head = self._run(self._request(path, lambda: self._head_object(key)))
+        return ObjectInfo(path, head.size, head.created_at)
+
+    def listing_shards(self) -> int:
+        return LISTING_SHARDS
+
+    def list(
+        self,
+        prefix: str,
+        *,
+        with_info: bool = True,
+        starts_with: str = "",
+        shard: ListingShard = WHOLE_DIRECTORY,
+    ) -> Iterator[ObjectInfo]:
+        directory = self._directory(prefix)
+        root = len(self._prefix) + 1 if self._prefix else 0
+        bounds = (
+            directory + shard.after if shard.after else "",
+            None if shard.through is None else directory + shard.through,
+        )
+        for page in self._pages(directory + starts_with, bounds, flat=False):
+            for key, size, created_at in page.objects:
+                # A key that ends so marks a directory in some consoles; it is no file.
+                if key.endswith("/") or is_private(key) or key[len(directory) :] not in shard:
+                    continue
+                yield ObjectInfo(key[root:], size, created_at)
+
+    def list_directories(self, prefix: str) -> Iterator[str]:
+        directory = self._directory(prefix)
+        for page in self._pages(directory, ("", None), flat=True):
+            yield from (name[len(directory) :].rstrip("/") for name in page.directories)
+
+    def _directory(self, prefix: str) -> str:
+        directory = join_path(self._prefix, check_prefix(prefix)).rstrip("/")
+        return f"{directory}/" if directory else ""
+
+    def _pages(
+        self, beginning: str, bounds: tuple[str, str | None], *, flat: bool
+    ) -> Iterator[ListedPage]:
+        def submit(token: str | None) -> Future[ListedPage]:
+            return self._submit(
+                self._request(
+                    beginning, lambda: self._list_page(beginning, bounds, token, flat=flat)
+                )
+            )
+
+        future: Future[ListedPage] | None = submit(None)
+        try:
+            while future is not None:
+                page = future.result()
+                # The next page is on its way while the caller works on this one.
+                future = submit(page.next_token) if page.next_token else None
+                yield page
+        finally:
+            if future is not None:
+                future.cancel()
+
+    def put_if_absent(
+        self, path: str, data: bytes, *, metadata: Mapping[str, str] | None = None
+    ) -> Version:
+        return self._run(self._put(path, data, None, metadata))
+
+    def put_if_match(
+        self,
+        path: str,
+        data: bytes,
+        version: Version,
+        *,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Version:
+        return self._run(self._put(path, data, version, metadata))
+
+    async def _put(
+        self,
+        path: str,
+        data: bytes,
+        expected: Version | None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Version:
+        key = self._key(path)
+        write_id = uuid4().hex
+        stamped = {**(metadata or {}), WRITE_ID: write_id}
+        try:
+            return await with_retries(lambda: self._put_object(key, data, expected, stamped))
+        except RequestFailure as failure:
+            if not _lost_race(failure):
+                raise self._error(failure, path) from None
+        # The response to our own earlier attempt may have been lost; the HTTP library below
+        # repeats a request on its own too, so this is asked after every refusal.
+        try:
+            head = await with_retries(lambda: self._head_object(key))
+        except RequestFailure as failure:
+            if failure.status != 404:
+                raise self._error(failure, path) from None
+        else:
+            if head.metadata.get(WRITE_ID) == write_id:
+                return head.version
+        raise PreconditionFailedError(path)
+
+    def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
+        batches = map_bounded(
+            lambda batch: self._submit(self._delete_batch(batch)),
+            in_batches(paths, self.deletes_per_request),
+            ahead=self.deletes_in_flight,
+        )
+        for outcome in batches:
+            yield from outcome
+
+    async def _delete_batch(self, batch: Seq[str]) -> Seq[tuple[str, StorageError | None]]:
+        remaining = {self._key(path): path for path in batch}
+        failures: dict[str, RequestFailure] = {}
+
+        async def attempt() -> None:
+            failures.update(await self._delete_objects([*remaining]))
+            for key in [key for key in remaining if key not in failures]:
+                del remaining[key]
+            again = [failure for failure in failures.values() if failure.retryable]
+            if again:
+                for key in [key for key in failures if failures[key].retryable]:
+                    del failures[key]
+                raise again[0]
+
+        try:
+            await with_retries(attempt)
+        except RequestFailure as failure:
+            failures = {key: failures.get(key, failure) for key in remaining}
+        errors = {remaining[key]: self._error(failures[key], remaining[key]) for key in failures}
+        return [(path, errors.get(path)) for path in batch]
+
+    def ensure_conditional_writes(self) -> None:
+        if not self._conditional_writes:
+            self._run(self._probe_conditions())
+            self._conditional_writes = True
+
+    async def _probe_conditions(self) -> None:
+        path = f"{PRIVATE_PREFIX}probe.{uuid4().hex}"
+        key = self._key(path)
+        try:
+            first = await self._put(path, b"1", None)
+            second = await self._put(path, b"2", first)
+            for expected, condition in ((None, "only if absent"), (first, "only if unchanged")):
+                if await self._overwrites(key, path, expected):
+                    raise self._ignores_conditions(f"it wrote an object that was to be {condition}")
+            if second == first:
+                raise self._ignores_conditions("two different contents have the same version")
+        except PreconditionFailedError:
+            raise self._ignores_conditions("it refuses a condition that is met") from None
+        finally:
+            await self._delete_batch([path])
+
+    async def _overwrites(self, key: str, path: str, expected: Version | None) -> bool:
+        try:
+            await with_retries(lambda: self._put_object(key, b"3", expected, {}))
+        except RequestFailure as failure:
+            if _lost_race(failure):
+                return False
+            if failure.status == 501:
+                raise self._ignores_conditions("it knows no conditions") from None
+            raise self._error(failure, path) from None
+        return True
+
+    def _ignores_conditions(self, reason: str) -> RefusedError:
+        return RefusedError(
+            f"{self.location} does not honour conditional writes: {reason}",
+            hint="two writers would overwrite each other there; icectl only reads such a storage",
+        )
+
+    def read_clock(self) -> int:
+        return self._run(self._request("", self._read_clock))
+
+    def _error(self, failure: RequestFailure, path: str) -> StorageError:
+        """The sentence for the user. It never repeats a header or an address with a password."""
+        where = f"{self.scheme}://{self._bucket}"
+        if failure.code == "NoSuchBucket":
+            return StorageError(
+                f"there is no bucket {where}", hint="check its name and the endpoint"
+            )
+        if failure.status == 404:
+            return ObjectNotFoundError(path)
+        if failure.status in (401, 403):
+            return StorageError(
+                f"{where} refused access to {path or 'it'} ({failure.code})",
+                hint=self.permission_hint,
+            )
+        if failure.unreachable:
+            return StorageError(
+                f"no connection to the server of {where}: {failure.message}",
+                hint="check the endpoint and the network",
+            )
+        if failure.status is None:
+            return StorageError(f"no answer from {where} for {path}: {failure.message}")
+        return StorageError(
+            f"{where} failed on {path}: {failure.status} {failure.code} {failure.message}".rstrip()
+        )
+
+
+def _lost_race(failure: RequestFailure) -> bool:
+    # If-Match on a missing key is 412 on some servers and 404 on others.
+    return failure.status in (409, 412) or (
+        failure.status == 404 and failure.code != "NoSuchBucket"
+    )

@@ -1,0 +1,74 @@
+"""The one retry policy: what failed in a request, whether to try again, and when.
+
+Throttling, server errors and lost connections are tried again with jittered exponential
+backoff. A refusal (no permission, not there, condition not met) is final at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+Result = TypeVar("Result")
+
+ATTEMPTS = 8
+FIRST_DELAY = 0.2
+LONGEST_DELAY = 8.0
+# A server that cannot even be connected to is most often a wrong address: tell it soon.
+CONNECT_TIMEOUT = 5.0
+UNREACHABLE_BUDGET = 8.0
+READ_TIMEOUT = 30.0
+
+RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
+RETRYABLE_CODES = frozenset(
+    {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling"}
+)
+
+
+class RequestFailure(Exception):  # noqa: N818 -- it never leaves the storage layer
+    """One request that did not succeed. `status` is None when no answer arrived."""
+
+    def __init__(
+        self,
+        status: int | None,
+        code: str,
+        message: str = "",
+        *,
+        unreachable: bool = False,
+        retryable: bool | None = None,
+    ) -> None:
+        super().__init__(f"{status} {code}: {message}")
+        self.status = status
+        self.code = code
+        self.message = message
+        self.unreachable = unreachable
+        """No connection came about, so that the request cannot have arrived."""
+        self.retryable = (
+            status is None or status in RETRYABLE_STATUSES or code in RETRYABLE_CODES
+            if retryable is None
+            else retryable
+        )
+
+
+async def with_retries(attempt: Callable[[], Awaitable[Result]]) -> Result:
+    """The result of the first attempt that succeeds; the last `RequestFailure` otherwise."""
+    began = time.monotonic()
+    tries = 1
+    while True:
+        try:
+            return await attempt()
+        except RequestFailure as failure:
+            elapsed = time.monotonic() - began
+            given_up = tries == ATTEMPTS or (failure.unreachable and elapsed > UNREACHABLE_BUDGET)
+            if given_up or not failure.retryable:
+                raise
+        await asyncio.sleep(random.uniform(0, delay_bound(tries)))
+        tries += 1
+
+
+def delay_bound(tries: int) -> float:
+    """The longest wait after so many tries."""
+    return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** (tries - 1))

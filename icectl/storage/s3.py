@@ -1,0 +1,194 @@
+"""A repository on S3 or on a server that speaks its protocol, through s3fs.
+
+Credentials, endpoint and region come from botocore's standard variables and files unless an
+option names them. Requests go through `call_s3` one at a time: s3fs's own file operations
+drop conditions (large writes) and errors (bulk deletes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from typing import Any
+
+from icectl.errors import StorageError
+from icectl.storage.contract import Version
+from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
+from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure
+from icectl.storage.times import microseconds, microseconds_of_http_date
+
+
+class S3Storage(ObjectStore):
+    scheme = "s3"
+    permission_hint = (
+        "check the credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID, or --storage-option"
+        " anonymous=true) and their permissions; without the right to list, a missing object"
+        " is refused too"
+    )
+    deletes_per_request = 1000
+    deletes_in_flight = 8
+
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str,
+        *,
+        endpoint_url: str | None = None,
+        region: str | None = None,
+        profile: str | None = None,
+        anonymous: bool = False,
+        force_path_style: bool = False,
+    ) -> None:
+        super().__init__(bucket, prefix)
+        self._endpoint_url = endpoint_url
+        self._region = region
+        self._profile = profile
+        self._anonymous = anonymous
+        self._force_path_style = force_path_style
+
+    def listing_shards(self) -> int:
+        # A directory bucket lists in no order and knows no StartAfter.
+        return 1 if self._bucket.endswith("--x-s3") else super().listing_shards()
+
+    def _connect(self) -> Any:
+        from s3fs import S3FileSystem
+
+        config: dict[str, Any] = {
+            "connect_timeout": CONNECT_TIMEOUT,
+            "read_timeout": READ_TIMEOUT,
+            "max_pool_connections": 64,
+            "retries": {"total_max_attempts": 1, "mode": "standard"},
+        }
+        if self._force_path_style:
+            config["s3"] = {"addressing_style": "path"}
+        filesystem = S3FileSystem(
+            anon=self._anonymous,
+            endpoint_url=self._endpoint_url,
+            profile=self._profile,
+            client_kwargs={"region_name": self._region} if self._region else {},
+            config_kwargs=config,
+            use_listings_cache=False,
+            skip_instance_cache=True,
+        )
+        # The retries are ours.
+        filesystem.retries = 1
+        return filesystem
+
+    async def _call(self, method: str, **arguments: Any) -> Any:
+        try:
+            return await self._filesystem._call_s3(method, Bucket=self._bucket, **arguments)
+        except Exception as error:
+            raise _failure(error) from error
+
+    async def _get_object(self, key: str, span: tuple[int, int] | None) -> tuple[bytes, Version]:
+        arguments = {"Range": f"bytes={span[0]}-{span[1] - 1}"} if span else {}
+        response = await self._call("get_object", Key=key, **arguments)
+        try:
+            async with response["Body"] as body:
+                data: bytes = await body.read()
+        except Exception as error:
+            raise _failure(error) from error
+        return data, Version(response["ETag"])
+
+    async def _head_object(self, key: str) -> ObjectHead:
+        response = await self._call("head_object", Key=key)
+        return ObjectHead(
+            response["ContentLength"],
+            microseconds(response["LastModified"]),
+            Version(response["ETag"]),
+            response["Metadata"],
+        )
+
+    async def _put_object(
+        self, key: str, data: bytes, expected: Version | None, metadata: Mapping[str, str]
+    ) -> Version:
+        condition = {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected.token}
+        response = await self._call(
+            "put_object", Key=key, Body=data, Metadata=dict(metadata), **condition
+        )
+        return Version(response["ETag"])
+
+    async def _delete_objects(self, keys: Seq[str]) -> Mapping[str, RequestFailure]:
+        response = await self._call(
+            "delete_objects", Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        )
+        return {
+            error["Key"]: _refused_delete(error.get("Code", ""), error.get("Message", ""))
+            for error in response.get("Errors", ())
+            if error.get("Code") != "NoSuchKey"
+        }
+
+    async def _list_page(
+        self, beginning: str, shard: tuple[str, str | None], token: str | None, *, flat: bool
+    ) -> ListedPage:
+        after, through = shard
+        arguments = {"Prefix": beginning}
+        if after:
+            arguments["StartAfter"] = after
+        if flat:
+            arguments["Delimiter"] = "/"
+        if token:
+            arguments["ContinuationToken"] = token
+        response = await self._call("list_objects_v2", **arguments)
+        objects = [
+            (item["Key"], item["Size"], microseconds(item["LastModified"]))
+            for item in response.get("Contents", ())
+        ]
+        # Keys are listed in order, so that one beyond the end of the shard ends it.
+        beyond = through is not None and bool(objects) and objects[-1][0] > through
+        return ListedPage(
+            objects,
+            [item["Prefix"] for item in response.get("CommonPrefixes", ())],
+            None if beyond else response.get("NextContinuationToken"),
+        )
+
+    async def _read_clock(self) -> int:
+        response = await self._call("list_objects_v2", Prefix=self._prefix, MaxKeys=1)
+        return microseconds_of_http_date(response["ResponseMetadata"]["HTTPHeaders"].get("date"))
+
+
+def _refused_delete(code: str, message: str) -> RequestFailure:
+    return RequestFailure(403 if code == "AccessDenied" else 400, code, message)
+
+
+def _failure(error: BaseException) -> RequestFailure:
+    """What a library's exception says about the request."""
+    from botocore import exceptions as botocore
+
+    # s3fs translates an error response into an OSError and keeps the response in its cause.
+    response = getattr(error, "response", None) or getattr(error.__cause__, "response", None)
+    if isinstance(response, dict) and "Error" in response:
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        code = str(response["Error"].get("Code", status))
+        return RequestFailure(status, code, str(response["Error"].get("Message", "")))
+    if isinstance(
+        error,
+        (
+            botocore.EndpointConnectionError,
+            botocore.ConnectTimeoutError,
+            botocore.ProxyConnectionError,
+        ),
+    ):
+        return RequestFailure(None, "unreachable", _reason(error), unreachable=True)
+    if isinstance(error, (botocore.NoCredentialsError, botocore.CredentialRetrievalError)):
+        return RequestFailure(401, "no credentials found")
+    if isinstance(error, botocore.ProfileNotFound):
+        raise StorageError(
+            "the AWS configuration files have no such profile",
+            hint="check AWS_PROFILE and --storage-option profile=NAME",
+        ) from None
+    if isinstance(error, botocore.ParamValidationError):
+        return RequestFailure(400, "invalid request", str(error).replace("\n", " "))
+    if isinstance(error, botocore.BotoCoreError) and not isinstance(
+        error, (botocore.HTTPClientError, botocore.ConnectionError)
+    ):
+        return RequestFailure(None, type(error).__name__, _reason(error), retryable=False)
+    return RequestFailure(None, type(error).__name__, _reason(error))
+
+
+def _reason(error: BaseException) -> str:
+    """The innermost cause in words: the outer ones repeat the whole request's URL."""
+    nested = getattr(error, "kwargs", {}).get("error") or error.__cause__
+    if nested is None:
+        return str(error) if isinstance(error, OSError) else type(error).__name__
+    return str(getattr(nested, "os_error", None) or nested) or type(nested).__name__

@@ -1,0 +1,18 @@
+"""The storage's times as microseconds since 1970-01-01 UTC."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def microseconds(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def microseconds_of_http_date(date: str | None) -> int:
+    """The time of a response by its Date header; ours, when the server sent none."""
+    return microseconds(parsedate_to_datetime(date)) if date else time.time_ns() // 1000
