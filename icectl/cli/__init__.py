@@ -1,0 +1,1 @@
+"""Arguments -> ops -> renderer. The only layer that reads the environment or the terminal."""

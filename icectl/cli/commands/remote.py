@@ -1,0 +1,136 @@
+"""`icectl remote`: names for repositories, kept in the config file."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from icectl.cli.config_file import add_repository, remove_repository
+from icectl.cli.context import CommandContext
+from icectl.cli.locations import (
+    Location,
+    is_secret,
+    looks_like_location,
+    parse_storage_options,
+    resolve_location,
+)
+from icectl.cli.options import command
+from icectl.errors import RefNotFoundError, UsageError
+from icectl.render.style import Style
+from icectl.render.tables import Column, render_table
+from icectl.storage.open import open_storage
+
+EXAMPLES = {
+    "remote list": (("icectl remote list", "every name and its location"),),
+    "remote show": (("icectl remote show prod", "the location and options behind the name"),),
+    "remote add": (
+        ("icectl remote add prod s3://bucket/prefix", "from now on: icectl log -r prod"),
+        (
+            "icectl remote add lab s3://bucket/lab --storage-option endpoint_url=http://127.0.0.1:9000",
+            "a server of your own that speaks S3",
+        ),
+    ),
+    "remote remove": (("icectl remote remove prod", "forget the name; the repository stays"),),
+}
+
+HIDDEN = "(hidden)"
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Remote:
+    name: str
+    location: str
+    storage_options: dict[str, str]
+
+
+NameArgument = Annotated[str, typer.Argument(metavar="REMOTE", help="The name of the repository.")]
+
+
+@command(repository=False, jsonl=True)
+def list_remotes(context: CommandContext) -> None:
+    """List the named repositories.
+
+    The names stand in the config file and can be given wherever a LOCATION is wanted.
+    """
+    remotes = [_remote(name, place) for name, place in context.config.repositories.items()]
+    if not remotes and context.wants_text:
+        context.note(f"no repository has a name yet in {context.config.path}")
+    context.emit_list("remotes", remotes, _render_remotes, paged=False)
+
+
+@command(repository=False)
+def show(context: CommandContext, name: NameArgument) -> None:
+    """Show the location and the storage options of one named repository."""
+    place = context.config.repositories.get(name)
+    if place is None:
+        raise RefNotFoundError(
+            f"there is no repository named {name!r}", hint="icectl remote list shows the names"
+        )
+    context.emit(_remote(name, place), _render_remote)
+
+
+@command(repository=False, storage_options=True)
+def add(
+    context: CommandContext,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name to give it.")],
+    location: Annotated[
+        str, typer.Argument(metavar="LOCATION", help="A path or a URL (s3://, gs://, file://).")
+    ],
+) -> None:
+    """Give a repository a name.
+
+    The repository itself is not touched, and need not exist yet. Storage options are kept
+    with the name. Credentials do not belong into the config file: they come from the standard
+    AWS and Google variables and files.
+    """
+    if not NAME.fullmatch(name):
+        raise UsageError(
+            f"{name!r} cannot be the name of a repository",
+            hint="letters, digits, dots, dashes and underscores, a letter or digit first",
+        )
+    options = parse_storage_options(context.options.storage_option)
+    if not looks_like_location(location):
+        location = f"./{location}"
+    place = resolve_location(location, options, context.environ)
+    if "://" not in place.url:
+        place = Location(str(Path(place.url).resolve()), options)
+    open_storage(place.url, options)  # refuses what it could never open; connects to nothing
+    add_repository(context.config, name, place)
+    context.emit(_remote(name, place), _render_remote)
+
+
+@command(repository=False)
+def remove(context: CommandContext, name: NameArgument) -> None:
+    """Forget a named repository. The repository itself is not touched."""
+    place = context.config.repositories.get(name)
+    remove_repository(context.config, name)
+    if place is not None:
+        context.emit(_remote(name, place), lambda _remote, _style: ())
+    context.note(f"{name} is forgotten; the repository itself was not touched")
+
+
+def _remote(name: str, place: Location) -> Remote:
+    """What may be shown: a secret that somebody wrote into the file by hand is hidden."""
+    options = {
+        key: HIDDEN if is_secret(key, value) else value
+        for key, value in place.storage_options.items()
+    }
+    return Remote(name, HIDDEN if is_secret("", place.url) else place.url, options)
+
+
+def _render_remotes(remotes: Iterable[Remote], style: Style) -> Iterable[str]:
+    columns = (Column("NAME", "branch"), Column("LOCATION", shrink=True))
+    return render_table(columns, [(remote.name, remote.location) for remote in remotes], style)
+
+
+def _render_remote(remote: Remote, style: Style) -> Iterable[str]:
+    rows = [("name", remote.name), ("location", remote.location)]
+    rows += [(f"option {key}", value) for key, value in remote.storage_options.items()]
+    columns = (Column("FIELD", "dim"), Column("VALUE"))
+    return render_table(columns, rows, style)

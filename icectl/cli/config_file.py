@@ -1,0 +1,190 @@
+"""The config file: named repositories, in TOML.
+
+    [repositories.NAME]
+    location = "s3://bucket/prefix"
+    [repositories.NAME.storage_options]
+    endpoint_url = "http://127.0.0.1:9000"
+
+It is `$ICECTL_CONFIG`, else `$XDG_CONFIG_HOME/icectl/config.toml`, else the same below
+`~/.config`. Users edit it too, so a change adds or cuts whole tables of the text and keeps
+every other byte; the result is parsed and compared with what was meant before it replaces
+the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from icectl.cli.locations import Location
+from icectl.errors import IcectlError, RefNotFoundError, RefusedError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigFile:
+    path: Path
+    text: str
+    document: Mapping[str, Any]
+
+    @property
+    def repositories(self) -> dict[str, Location]:
+        """The named repositories, by name in the order of the file."""
+        tables = self.document.get("repositories", {})
+        if not isinstance(tables, dict):
+            raise _malformed(self.path, "repositories is not a table")
+        return {name: self._location(name, table) for name, table in tables.items()}
+
+    def _location(self, name: str, table: Any) -> Location:
+        options = table.get("storage_options", {}) if isinstance(table, dict) else None
+        if not isinstance(options, dict) or not isinstance(table.get("location"), str):
+            raise _malformed(self.path, f"repositories.{name} needs a location")
+        return Location(
+            table["location"],
+            {
+                key: str(value).lower() if isinstance(value, bool) else str(value)
+                for key, value in options.items()
+            },
+        )
+
+
+def config_path(environ: Mapping[str, str]) -> Path:
+    if named := environ.get("ICECTL_CONFIG"):
+        return Path(named)
+    base = environ.get("XDG_CONFIG_HOME")
+    directory = Path(base) if base else Path(environ.get("HOME") or "~").expanduser() / ".config"
+    return directory / "icectl" / "config.toml"
+
+
+def read_config_file(environ: Mapping[str, str]) -> ConfigFile:
+    """The parsed file; an absent one is empty."""
+    path = config_path(environ)
+    try:
+        text = path.read_text(encoding="utf-8")
+        return ConfigFile(path, text, tomllib.loads(text))
+    except FileNotFoundError:
+        return ConfigFile(path, "", {})
+    except OSError as error:
+        raise UsageError(f"the config file {path} cannot be read: {error.strerror}") from error
+    except ValueError as error:
+        raise _malformed(path, str(error)) from None
+
+
+def add_repository(config: ConfigFile, name: str, location: Location) -> None:
+    """Append the repository to the file; `RefusedError` when the name is taken."""
+    if name in config.repositories:
+        raise RefusedError(
+            f"there is a repository named {name!r} already",
+            hint=f"icectl remote remove {name}",
+        )
+    entry: dict[str, Any] = {"location": location.url}
+    lines = [f"[repositories.{_quote(name)}]", f"location = {_quote(location.url)}"]
+    if location.storage_options:
+        entry["storage_options"] = dict(location.storage_options)
+        lines += ["", f"[repositories.{_quote(name)}.storage_options]"]
+        lines += [
+            f"{_quote(key)} = {_quote(value)}" for key, value in entry["storage_options"].items()
+        ]
+    before = config.text
+    if before and not before.endswith("\n\n"):
+        before += "\n" if before.endswith("\n") else "\n\n"
+    tables = {**config.document.get("repositories", {}), name: entry}
+    _replace(config, before + "\n".join(lines) + "\n", {**config.document, "repositories": tables})
+
+
+def remove_repository(config: ConfigFile, name: str) -> None:
+    """Cut the repository's tables out of the file."""
+    tables = dict(config.document.get("repositories", {}))
+    if name not in tables:
+        raise RefNotFoundError(
+            f"there is no repository named {name!r}", hint="icectl remote list shows the names"
+        )
+    del tables[name]
+    document = {**config.document, "repositories": tables}
+    if not tables:
+        del document["repositories"]
+    _replace(config, _without_tables(config.text, ("repositories", name)), document)
+
+
+def _without_tables(text: str, path: tuple[str, ...]) -> str:
+    """The text without the tables at and below `path`; comments before the next one stay."""
+    kept: list[str] = []
+    pending: list[str] = []
+    cutting = False
+    for line in text.splitlines(keepends=True):
+        header = _header(line)
+        if header is not None:
+            cutting = header[: len(path)] == path
+            if not cutting:
+                kept += pending
+            pending = []
+        if not cutting:
+            kept.append(line)
+        elif header is None:
+            stripped = line.strip()
+            if stripped.startswith("#"):
+                pending.append(line)
+            elif stripped:
+                pending = []
+    return "".join(kept + pending)
+
+
+def _header(line: str) -> tuple[str, ...] | None:
+    """The path that a `[table.header]` line names; the TOML parser itself reads it."""
+    if not line.lstrip().startswith("["):
+        return None
+    try:
+        node: Any = tomllib.loads(line)
+    except ValueError:
+        return None
+    path: list[str] = []
+    while isinstance(node, dict) and node:
+        key, node = next(iter(node.items()))
+        path.append(key)
+    return tuple(path)
+
+
+def _replace(config: ConfigFile, text: str, meant: Mapping[str, Any]) -> None:
+    """Put the new text in place as a whole, readable by its owner only."""
+    try:
+        understood = tomllib.loads(text)
+    except ValueError:
+        understood = None
+    if understood != meant:
+        raise RefusedError(
+            f"{config.path} is written in a way that icectl cannot change safely",
+            hint="edit it by hand",
+        )
+    target = config.path.resolve()
+    try:
+        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        # mkstemp creates with mode 0600.
+        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".config-")
+        temporary = Path(name)
+        try:
+            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(target)
+        except BaseException:
+            temporary.unlink()
+            raise
+    except OSError as error:
+        raise IcectlError(
+            f"the config file {config.path} cannot be written: {error.strerror}"
+        ) from error
+
+
+def _quote(text: str) -> str:
+    """A TOML basic string; JSON's escapes are a subset of TOML's, except for DEL."""
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
+
+
+def _malformed(path: Path, reason: str) -> UsageError:
+    return UsageError(f"the config file {path} is not valid: {reason}", hint=f"edit {path}")

@@ -1,0 +1,165 @@
+"""What a command gets besides its own arguments: the repository, the output, the user.
+
+Nothing is opened, read or imported before a command asks for it.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from icectl.cli.terminal import Output, detect_style, is_terminal
+from icectl.errors import RefusedError, UsageError
+from icectl.render.style import Style
+from icectl.render.text import escape_controls
+
+if TYPE_CHECKING:
+    from icectl.cli.config_file import ConfigFile
+    from icectl.cli.locations import Location
+    from icectl.cli.parse import CommonOptions
+    from icectl.render.progress import Progress
+    from icectl.repository.repository import Repository
+    from icectl.storage.contract import Storage
+
+T = TypeVar("T")
+Renderer = Callable[[T, Style], Iterable[str]]
+
+
+class CommandContext:
+    def __init__(self, command: str, options: CommonOptions, environ: Mapping[str, str]) -> None:
+        if options.json and options.jsonl:
+            raise UsageError("--json and --jsonl cannot stand together")
+        self.command = command
+        self.options = options
+        self.environ = environ
+        self.output = Output(environ)
+
+    @cached_property
+    def style(self) -> Style:
+        return detect_style(sys.stdout, self.environ, no_color=self.options.no_color)
+
+    @property
+    def wants_text(self) -> bool:
+        return not (self.options.json or self.options.jsonl)
+
+    @cached_property
+    def config(self) -> ConfigFile:
+        from icectl.cli.config_file import read_config_file
+
+        return read_config_file(self.environ)
+
+    @cached_property
+    def location(self) -> Location:
+        """The repository the user means, found as `--repo` documents."""
+        from icectl.cli.locations import find_location
+
+        return find_location(self.options.repo, self.options.storage_option, self.environ)
+
+    def open_storage(self, location: str | None = None) -> Storage:
+        """The storage of `location` (default: `self.location`); nothing is read yet."""
+        from icectl.cli.locations import find_location
+        from icectl.storage.open import open_storage
+
+        found = self.location
+        if location is not None:
+            found = find_location(location, self.options.storage_option, self.environ)
+        return open_storage(found.url, found.storage_options)
+
+    def open_repository(self) -> Repository:
+        from icectl.repository.open import open_repository
+
+        return open_repository(self.open_storage())
+
+    def now(self) -> int:
+        """Microseconds since 1970-01-01 UTC; `ICECTL_NOW` fixes it for golden output."""
+        fixed = self.environ.get("ICECTL_NOW")
+        if fixed is None:
+            return time.time_ns() // 1000
+        from icectl.cli.moments import parse_moment
+
+        return parse_moment(fixed, 0)
+
+    def parse_moment(self, text: str | None) -> int | None:
+        """A `--since` or `--until` value as a time; None stays None."""
+        from icectl.cli.moments import parse_moment
+
+        return None if text is None else parse_moment(text, self.now())
+
+    def emit(self, document: T, text: Renderer[T], *, paged: bool = False) -> None:
+        """Print one Result: as its JSON form, or drawn by `text(document, style)`."""
+        if self.wants_text:
+            self.output.write(text(document, self.style), paged=paged)
+            return
+        from icectl.render.json import render_json
+
+        indent = self.options.json and sys.stdout.isatty()
+        self.output.write([render_json(document, indent=indent)])
+
+    def emit_list(
+        self,
+        key: str,
+        items: Iterable[T],
+        text: Renderer[Iterable[T]],
+        *,
+        beside: Mapping[str, Any] | None = None,
+        paged: bool = True,
+    ) -> None:
+        """Print a list: `{**beside, key: [...]}`, one object per line, or drawn by `text`.
+
+        `items` may be an iterator: `--jsonl` and a streaming `text` print as it goes.
+        """
+        if self.options.jsonl:
+            from icectl.render.json import render_jsonl
+
+            self.output.write(render_jsonl(items))
+        elif self.options.json:
+            self.emit({**(beside or {}), key: list(items)}, lambda _document, _style: ())
+        else:
+            self.output.write(text(items, self.style), paged=paged)
+
+    def note(self, message: str) -> None:
+        """Something the user may want to know; silent with --quiet."""
+        if not self.options.quiet:
+            self._say(message)
+
+    def detail(self, message: str) -> None:
+        """Something only -v shows."""
+        if self.options.verbose:
+            self._say(message)
+
+    def warn(self, message: str) -> None:
+        """Something the user must know, --quiet or not."""
+        self._say(f"warning: {message}")
+
+    def progress(self, label: str, total: int | None = None, *, unit: str = "") -> Progress:
+        """A bar on a terminal, a line every 30 seconds elsewhere, nothing with --quiet."""
+        from icectl.render.progress import Progress
+
+        return Progress(
+            label,
+            total,
+            unit=unit,
+            stream=None if self.options.quiet else sys.stderr,
+            terminal=is_terminal(sys.stderr, self.environ),
+        )
+
+    def confirm(self, question: str, *, yes: bool) -> None:
+        """Return when the user agrees; `RefusedError` otherwise."""
+        if yes:
+            return
+        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+            raise RefusedError(
+                f"{self.command} needs a confirmation, and there is no terminal to ask on",
+                hint=f"add --yes: icectl {self.command} --yes ...",
+            )
+        sys.stderr.write(f"{escape_controls(question)} [y/N] ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise RefusedError(f"{self.command} was not confirmed, and nothing was changed")
+
+    def _say(self, message: str) -> None:
+        sys.stderr.write(f"icectl: {escape_controls(message)}\n")
+        sys.stderr.flush()

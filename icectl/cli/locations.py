@@ -1,0 +1,107 @@
+"""Which repository the user means: a path, a URL, a name from the config file, or where they are.
+
+Storage options never carry secrets: credentials come from the standard variables and files
+of the storage, so that none lands in a shell history, a process list or a config file.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from icectl.errors import RepositoryNotFoundError, UsageError
+
+_SECRET = re.compile(
+    r"secret|password|passwd|credentials?$|access_?key|account_?key|private_?key|api_?key"
+    r"|token|connection_?string|authorization|(^|[._])(key|auth)$",
+    re.IGNORECASE,
+)
+_MARKERS = (("repo",), ("refs", "snapshots"), ("r", "s"))
+"""What lies in the root of a repository: V2, V1, and the legacy generations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    url: str
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+
+
+def find_location(
+    repo: str | None, storage_options: Iterable[str], environ: Mapping[str, str]
+) -> Location:
+    """`--repo`, else `$ICECTL_REPO`, else the repository that the current directory is in."""
+    options = parse_storage_options(storage_options)
+    named = repo if repo is not None else environ.get("ICECTL_REPO")
+    if named:
+        return resolve_location(named, options, environ)
+    if repo == "":
+        raise UsageError("--repo is empty", hint="give a path, a URL or a name")
+    directory = _directory_upward()
+    if directory is None:
+        raise RepositoryNotFoundError(
+            "there is no repository in this directory or above it",
+            hint="name one: -r LOCATION, or set ICECTL_REPO",
+        )
+    return Location(directory, options)
+
+
+def resolve_location(text: str, options: Mapping[str, str], environ: Mapping[str, str]) -> Location:
+    """A location as a user writes it. A name from the config file wins over a directory."""
+    if "://" in text:
+        if _has_password(text):
+            raise UsageError(
+                "the location holds a user name or a password",
+                hint="credentials come from the standard variables and files",
+            )
+        return Location(text, options)
+    if not looks_like_location(text):
+        from icectl.cli.config_file import read_config_file
+
+        remote = read_config_file(environ).repositories.get(text)
+        if remote is not None:
+            return Location(remote.url, {**remote.storage_options, **options})
+    return Location(str(Path(text).expanduser()), options)
+
+
+def looks_like_location(text: str) -> bool:
+    """Whether the text can only be a path or a URL, never a name or a ref."""
+    return "://" in text or text in (".", "..", "~") or text.startswith(("/", "./", "../", "~/"))
+
+
+def is_repository_directory(path: str | Path) -> bool:
+    root = Path(path)
+    return any(all((root / name).exists() for name in names) for names in _MARKERS)
+
+
+def parse_storage_options(pairs: Iterable[str]) -> dict[str, str]:
+    """`KEY=VALUE` words as a mapping; anything that looks like a secret is refused."""
+    options = {}
+    for pair in pairs:
+        key, separator, value = pair.partition("=")
+        if not separator or not key:
+            raise UsageError("a storage option is written KEY=VALUE", hint="endpoint_url=URL")
+        if is_secret(key, value):
+            raise UsageError(
+                f"the storage option {key} looks like a secret",
+                hint="credentials come from the standard variables and files: AWS_ACCESS_KEY_ID, "
+                "AWS_PROFILE, ~/.aws, GOOGLE_APPLICATION_CREDENTIALS",
+            )
+        options[key] = value
+    return options
+
+
+def is_secret(key: str, value: str) -> bool:
+    return _SECRET.search(key) is not None or _has_password(value)
+
+
+def _has_password(url: str) -> bool:
+    """Whether a URL carries `user:password@`; the message must not repeat it."""
+    return "://" in url and "@" in url.partition("://")[2].partition("/")[0]
+
+
+def _directory_upward() -> str | None:
+    here = Path.cwd()
+    candidates = (here, *here.parents)
+    return next((str(path) for path in candidates if is_repository_directory(path)), None)

@@ -1,0 +1,174 @@
+"""The entry point: find the command, run it, and tell every failure in one place.
+
+`--version` and `--help` need nothing but the tree. For a command its module is imported,
+typer parses, and the command runs; an `IcectlError` becomes one sentence, a hint and its
+exit code, anything unforeseen is exit code 70.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Mapping
+from typing import TextIO
+
+from icectl.cli import exit_codes
+from icectl.cli.tree import COMMANDS, GROUPS, find_command
+from icectl.errors import IcectlError, RefNotFoundError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from icectl.cli.parse import Invocation
+
+
+def main() -> None:
+    code = run(sys.argv[1:], os.environ)
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os._exit(code)  # told already; the interpreter would try again, and complain
+    if code == exit_codes.INTERRUPTED:
+        os._exit(code)  # a worker thread must not delay the answer to Ctrl-C
+    sys.exit(code)
+
+
+def run(arguments: list[str], environ: Mapping[str, str]) -> int:
+    """Run one command line; the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        code = _dispatch(arguments, environ)
+        sys.stdout.flush()
+        return code
+    except IcectlError as error:
+        return _report(error.kind, error.message, error.hint, error.exit_code, arguments)
+    except KeyboardInterrupt:
+        return _report("interrupted", "interrupted", None, exit_codes.INTERRUPTED, arguments)
+    except BrokenPipeError:
+        return exit_codes.BROKEN_PIPE
+    except Exception as error:
+        if environ.get("ICECTL_DEBUG") or _verbosity(arguments) >= 2:
+            import traceback
+
+            traceback.print_exc()
+        return _report(
+            "bug",
+            f"this is a bug in icectl: {type(error).__name__}: {error}",
+            "please report it with the traceback (ICECTL_DEBUG=1) and icectl --version",
+            exit_codes.BUG,
+            arguments,
+        )
+
+
+def _dispatch(arguments: list[str], environ: Mapping[str, str]) -> int:
+    from icectl.cli import help as help_pages
+
+    if arguments[:1] == ["help"]:
+        arguments = [*arguments[1:], "--help"]
+    if not arguments:
+        _write(help_pages.render_help(), sys.stderr)
+        return exit_codes.USAGE
+    if arguments[0] in ("--help", "-h"):
+        return _write(help_pages.render_help(), sys.stdout)
+    if arguments[0] in ("--version", "-V"):
+        return _write(help_pages.render_version(), sys.stdout)
+    if arguments[0] == "__complete":
+        from icectl.cli.complete import complete
+
+        return _write(complete(arguments[1:], environ), sys.stdout)
+
+    command, rest = find_command(arguments)
+    if command is None:
+        if arguments[0] in GROUPS and (len(arguments) > 1 and arguments[1] in ("--help", "-h")):
+            return _write(help_pages.render_group_help(arguments[0]), sys.stdout)
+        raise _no_such_command(arguments)
+
+    from icectl.cli.parse import parse
+
+    invocation = parse(command, rest)
+    return exit_codes.DONE if invocation is None else _invoke(invocation, environ)
+
+
+def _invoke(invocation: Invocation, environ: Mapping[str, str]) -> int:
+    from icectl.cli.context import CommandContext
+    from icectl.cli.locations import is_repository_directory
+
+    context = CommandContext(invocation.command.name, invocation.common, environ)
+    try:
+        with context.output:
+            return invocation.function.body(context, **invocation.arguments) or exit_codes.DONE
+    except RefNotFoundError as error:
+        values = [value for value in invocation.arguments.values() if isinstance(value, str)]
+        for value in filter(is_repository_directory, values):
+            call = f"icectl {invocation.command.name} -r {value}"
+            error.hint = f"{value} is a directory with a repository: {call}"
+        raise
+
+
+def _no_such_command(arguments: list[str]) -> UsageError:
+    first = arguments[0]
+    if first.startswith("-"):
+        named = next((word for word in arguments if not word.startswith("-")), "COMMAND")
+        return UsageError(
+            f"{first} stands before the command",
+            hint=f"options stand after the command: icectl {named} {first}",
+        )
+    group = first if first in GROUPS else None
+    names = [command.name for command in COMMANDS]
+    if group is not None:
+        below = [name.split(" ")[1] for name in names if name.startswith(f"{group} ")]
+        choices = "one of: " + ", ".join(below)
+        if len(arguments) == 1 or arguments[1].startswith("-"):
+            return UsageError(f"icectl {group} needs a subcommand", hint=choices)
+        return UsageError(f"icectl {group} has no subcommand {arguments[1]!r}", hint=choices)
+
+    import difflib
+
+    known = [*dict.fromkeys(name.split(" ")[0] for name in names)]
+    close = difflib.get_close_matches(first, known, n=3)
+    hint = f"did you mean {' or '.join(close)}?" if close else "icectl --help lists the commands"
+    return UsageError(f"there is no command {first!r}", hint=hint)
+
+
+def _write(lines: Iterable[str], stream: TextIO) -> int:
+    stream.write("".join(f"{line}\n" for line in lines))
+    return exit_codes.DONE
+
+
+def _report(kind: str, message: str, hint: str | None, code: int, arguments: list[str]) -> int:
+    """One sentence on stderr, or one object under --json. A closed stderr changes nothing."""
+    try:
+        sys.stderr.write(_describe(kind, message, hint, code, as_json=_wants_json(arguments)))
+        sys.stderr.flush()
+    except OSError:
+        pass
+    return code
+
+
+def _describe(kind: str, message: str, hint: str | None, code: int, *, as_json: bool) -> str:
+    if as_json:
+        from icectl.render.json import render_json
+
+        error = {"kind": kind, "message": message, "hint": hint, "exit_code": code}
+        return render_json({"error": error}) + "\n"
+    from icectl.render.text import escape_controls
+
+    text = f"icectl: error: {escape_controls(message)}\n"
+    return text if hint is None else f"{text}hint: {escape_controls(hint)}\n"
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    """Told from the raw words, since a usage error comes before there are parsed ones."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options or "--jsonl" in options
+
+
+def _verbosity(arguments: list[str]) -> int:
+    return sum(
+        word.count("v") if word.strip("v") == "-" else word == "--verbose" for word in arguments
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Times and ages as a user writes them: `2024-01-31`, `2024-01-31T12:00:00Z`, `3d`."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+from icectl.errors import UsageError
+
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
+_AGE = re.compile(r"(\d+)([smhdwy])")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HINT = "write a date (2024-01-31), a time (2024-01-31T12:00:00Z) or an age (90m, 12h, 3d, 2w, 1y)"
+
+
+def parse_age(text: str) -> int:
+    """`3d`, `12h`, `1d12h` as microseconds."""
+    parts = _AGE.findall(text)
+    if not parts or "".join(number + unit for number, unit in parts) != text:
+        raise UsageError(f"{text!r} is not an age", hint="write 90m, 12h, 3d, 2w or 1y")
+    return sum(int(number) * _SECONDS[unit] for number, unit in parts) * 1_000_000
+
+
+def parse_moment(text: str, now: int) -> int:
+    """A date, a time or an age before `now`, as microseconds since 1970-01-01 UTC.
+
+    A time without an offset is UTC, like everything that icectl prints.
+    """
+    if _AGE.match(text) and "-" not in text:
+        return now - parse_age(text)
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise UsageError(f"{text!r} is not a time", hint=_HINT) from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)

@@ -1,0 +1,69 @@
+"""The command tree: every command's name, its one-line summary and where its code is.
+
+Only the module of the called command is imported, so this module must stay free of imports.
+
+How to add a command
+--------------------
+1. Add one line to `COMMANDS`: `Command("branch create", "Create a branch", "branch:create")`.
+   The target is `module:name` below `icectl.cli.commands`. The first word of a two-word
+   name is a group; give a new group its line in `GROUPS`. Order here is order in `--help`.
+2. Write `icectl/cli/commands/MODULE.py`:
+
+       EXAMPLES = {"branch create": (("icectl branch create dev", "a branch at the tip of main"),)}
+
+       @command()                      # repository=False: no -r; jsonl=True: offers --jsonl
+       def create(
+           context: CommandContext, name: NewNameArgument, ref: RefArgument = "main"
+       ) -> None:
+           '''Create a branch.
+
+           More paragraphs: they are the DESCRIPTION of the man page and of `--help`.
+           '''
+           result = create_branch(context.open_repository(), name, ref)
+           context.emit(result, render_branch_created)
+
+   The parameters are typer's; use the aliases of `icectl.cli.options` where one fits, since
+   completions follow the metavar (REF, BRANCH, TAG, LOCATION, FILE, DIRECTORY, REMOTE).
+   Everything that is not needed to parse the arguments (ops, repository) is imported inside
+   the function when it is heavy. The function returns an exit code, or None for 0. Failures
+   are raised as `IcectlError`; nothing is printed but through the context.
+3. Run `make generate` (man pages and completions) and commit what it wrote.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    name: str
+    summary: str
+    target: str
+    """`module:attribute` below `icectl.cli.commands`."""
+
+
+GROUPS: dict[str, str] = {
+    "remote": "Names for repositories, kept in the config file",
+}
+
+COMMANDS: tuple[Command, ...] = (
+    Command("remote list", "List the named repositories", "remote:list_remotes"),
+    Command("remote show", "Show one named repository", "remote:show"),
+    Command("remote add", "Give a repository a name", "remote:add"),
+    Command("remote remove", "Forget a named repository", "remote:remove"),
+)
+
+
+def find_command(words: list[str]) -> tuple[Command | None, list[str]]:
+    """The command that `words` begin with, longest name first, and the words behind it."""
+    by_name = {command.name: command for command in COMMANDS}
+    for length in (2, 1):
+        command = by_name.get(" ".join(words[:length]))
+        if command is not None and len(words) >= length:
+            return command, words[length:]
+    return None, words
+
+
+def subcommands(group: str) -> tuple[Command, ...]:
+    return tuple(command for command in COMMANDS if command.name.startswith(f"{group} "))

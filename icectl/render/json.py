@@ -1,0 +1,79 @@
+"""`--json` and `--jsonl`: any Result as a document that scripts can rely on.
+
+Dataclasses become objects by their field names (a trailing underscore is dropped), ids are
+base32, and an integer in a dataclass field named `..._at` is a time and becomes RFC 3339.
+Only dataclass fields, never keys of a mapping: those may be a user's own metadata. Integers
+beyond 2^53 are strings, other bytes base64, enum members their lower-case names, NaN and
+the infinities strings. The output is ASCII, so no terminal acts on it.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
+from enum import Enum
+from typing import Any
+
+from icectl.model.ids import ObjectId
+from icectl.render.times import format_time
+
+_LARGEST_EXACT = 2**53
+
+
+def to_json(value: Any) -> Any:
+    """The value in terms of JSON's own types."""
+    if value is None or isinstance(value, bool) or type(value) is str:
+        return value
+    if isinstance(value, Enum):
+        return value.name.lower()
+    if isinstance(value, int):
+        return int(value) if -_LARGEST_EXACT <= value <= _LARGEST_EXACT else str(int(value))
+    if isinstance(value, float):
+        return _float_to_json(value)
+    if isinstance(value, ObjectId | str):
+        return str(value)
+    if isinstance(value, Mapping):
+        return {str(key): to_json(item) for key, item in value.items()}
+    if is_dataclass(value):
+        return {
+            field.name.rstrip("_"): _field_to_json(field.name, getattr(value, field.name))
+            for field in fields(value)
+        }
+    if isinstance(value, bytes | bytearray | memoryview):
+        from base64 import b64encode
+
+        return b64encode(value).decode()
+    if hasattr(value, "tolist"):
+        return to_json(value.tolist())
+    if isinstance(value, Iterable):
+        return [to_json(item) for item in value]
+    raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def render_json(document: Any, *, indent: bool = False) -> str:
+    """One document, without the final newline."""
+    separators = None if indent else (",", ":")
+    return json.dumps(
+        to_json(document), indent=2 if indent else None, separators=separators, allow_nan=False
+    )
+
+
+def render_jsonl(items: Iterable[Any]) -> Iterator[str]:
+    """One object per line, as they come."""
+    return map(render_json, items)
+
+
+def _field_to_json(name: str, value: Any) -> Any:
+    if name.endswith("_at") and isinstance(value, int) and not isinstance(value, bool):
+        return format_time(value)
+    return to_json(value)
+
+
+def _float_to_json(value: float) -> Any:
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return float(value)

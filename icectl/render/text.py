@@ -1,0 +1,74 @@
+"""Untrusted text made fit for a terminal: escaped, measured, cut.
+
+Names and messages come from whoever can write to the repository. Control characters could
+move the cursor, change the title or hide text, and bidirectional overrides reorder it, so
+both are shown as escapes.
+"""
+
+from __future__ import annotations
+
+import re
+
+_UNSAFE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+def escape_controls(text: str) -> str:
+    """The text on one line, with everything a terminal would act on shown as an escape."""
+    if text.isascii() and text.isprintable():
+        return text
+    return _UNSAFE.sub(_escape, text)
+
+
+def escape_lines(text: str) -> list[str]:
+    """The same for text of several lines, such as a commit message."""
+    return [escape_controls(line) for line in text.replace("\r\n", "\n").split("\n")]
+
+
+def first_line(text: str) -> str:
+    """The first line of a message, escaped."""
+    return escape_controls(text.split("\n", 1)[0].rstrip("\r"))
+
+
+def display_width(text: str) -> int:
+    """Columns on a terminal: wide characters take two, combining ones none."""
+    if text.isascii():
+        return len(text)
+    from unicodedata import category, east_asian_width
+
+    width = 0
+    for character in text:
+        if category(character) in ("Mn", "Me", "Cf"):
+            continue
+        width += 2 if east_asian_width(character) in "WF" else 1
+    return width
+
+
+def truncate(text: str, width: int, ellipsis: str = "…") -> str:
+    """The text cut to `width` columns, ending in the ellipsis where something was cut."""
+    if len(text) <= width and display_width(text) <= width:
+        return text
+    room = width - len(ellipsis)
+    if room < 0:
+        return ellipsis[:width]
+    if text.isascii():
+        return text[:room] + ellipsis
+    kept: list[str] = []
+    for character in text:
+        room -= display_width(character)
+        if room < 0:
+            break
+        kept.append(character)
+    return "".join(kept) + ellipsis
+
+
+def pad(text: str, width: int, *, right: bool = False) -> str:
+    spaces = " " * (width - display_width(text))
+    return spaces + text if right else text + spaces
+
+
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
+    short = {9: "\\t", 10: "\\n", 13: "\\r"}.get(code)
+    return short or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
