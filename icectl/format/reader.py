@@ -12,6 +12,7 @@ budget of bytes read keeps that from becoming a bomb.
 
 from __future__ import annotations
 
+import itertools
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -57,8 +58,7 @@ class Table:
 
     def _attributes(self, value: Any) -> Sequence[Any]:
         return [
-            getattr(value, "from_" if field.name == "from" else field.name)
-            for field in self.fields
+            getattr(value, "from_" if field.name == "from" else field.name) for field in self.fields
         ]
 
 
@@ -92,7 +92,9 @@ class Kind:
 
 
 @dataclass(frozen=True, slots=True)
-class _Plan:
+class Plan:
+    """Where a table with one vtable has its fields."""
+
     table_size: int
     phase: int | None
     """What the table's position must be modulo 8 for its 8-byte fields to be aligned."""
@@ -110,15 +112,13 @@ class Reader:
 
     __slots__ = ("_plans", "budget", "data", "problems", "size", "unknown")
 
-    def __init__(
-        self, data: bytes | bytearray, problems: list[FormatError] | None = None
-    ) -> None:
+    def __init__(self, data: bytes | bytearray, problems: list[FormatError] | None = None) -> None:
         self.data = data
         self.size = len(data)
         self.budget = 4 * self.size + 65536
         self.problems = problems
         self.unknown: dict[tuple[str, int], int] = {}
-        self._plans: dict[tuple[int, int], _Plan] = {}
+        self._plans: dict[tuple[int, int], Plan] = {}
 
     @property
     def unknown_fields(self) -> tuple[UnknownField, ...]:
@@ -169,22 +169,18 @@ class Reader:
         try:
             return self.data[start:end].decode()
         except UnicodeDecodeError as error:
-            raise FormatError(
-                "a string is not valid UTF-8", offset=start + error.start
-            ) from None
+            raise FormatError("a string is not valid UTF-8", offset=start + error.start) from None
 
     def read_table(self, table: Table, position: int) -> Any:
         """The table at `position`, which is in bounds and aligned for its first four bytes."""
-        vtable = position - _I32.unpack_from(self.data, position)[0]
-        plan = self._plans.get((id(table), vtable)) or self._compile(table, vtable, position)
+        plan = self.plan(table, position - _I32.unpack_from(self.data, position)[0], position)
         if position + plan.table_size > self.size:
             raise FormatError(f"a {table.name} does not fit into the file", offset=position)
         if plan.phase is not None and position & 7 != plan.phase:
             raise FormatError(f"a field of {table.name} is not aligned", offset=position)
         self.spend(plan.table_size, position)
-        for slot in plan.unknown:
-            key = (table.name, slot)
-            self.unknown[key] = self.unknown.get(key, 0) + 1
+        if plan.unknown:
+            self.note_unknown(table, plan, 1)
         values = list(plan.defaults)
         if self.problems is None:
             for index, offset, read in plan.steps:
@@ -200,7 +196,15 @@ class Reader:
             for field, value in zip(table.fields, values, strict=True)
         }
 
-    def _compile(self, table: Table, vtable: int, position: int) -> _Plan:
+    def note_unknown(self, table: Table, plan: Plan, count: int) -> None:
+        for slot in plan.unknown:
+            self.unknown[table.name, slot] = self.unknown.get((table.name, slot), 0) + count
+
+    def plan(self, table: Table, vtable: int, position: int) -> Plan:
+        """What the vtable says about the table at `position`, checked."""
+        return self._plans.get((id(table), vtable)) or self._compile(table, vtable, position)
+
+    def _compile(self, table: Table, vtable: int, position: int) -> Plan:
         if not 0 <= vtable <= self.size - 4 or vtable & 1:
             raise FormatError(f"the vtable of {table.name} is outside", offset=position)
         vtable_size = _U16.unpack_from(self.data, vtable)[0]
@@ -246,18 +250,20 @@ class Reader:
                 self.problems.append(problem)
             slot += kind.slots
         taken.sort()
-        for (_, end), (start, _) in zip(taken, taken[1:], strict=False):
+        for (_, end), (start, _) in itertools.pairwise(taken):
             if start < end:
                 raise FormatError(f"fields of {table.name} overlap", offset=vtable)
         if len(phases) > 1:
             raise FormatError(f"a field of {table.name} is not aligned", offset=vtable)
-        plan = _Plan(
+        plan = Plan(
             table_size,
             phases.pop() if phases else None,
             tuple(defaults),
             tuple(steps),
             tuple(
-                number for number, offset in enumerate(offsets[table.slots :], table.slots) if offset
+                number
+                for number, offset in enumerate(offsets[table.slots :], table.slots)
+                if offset
             ),
         )
         self._plans[id(table), vtable] = plan

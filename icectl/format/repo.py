@@ -91,9 +91,7 @@ def encode_repo(info: RepoInfo) -> bytes:
         disabled_feature_flags=_sorted(info.disabled_feature_flags),
         extra=info.extra,
     )
-    return encode_envelope(
-        Writer().write_root(REPO, raw), FileType.REPO_INFO, info.spec_version
-    )
+    return encode_envelope(Writer().write_root(REPO, raw), FileType.REPO_INFO, info.spec_version)
 
 
 def _raw_refs(refs: Sequence[Ref], index: dict[SnapshotId, int]) -> tuple[RawRef, ...]:

@@ -23,17 +23,19 @@ from icectl.format.kinds import (
     Union,
     object_id,
 )
-from icectl.format.reader import Field, Table
+from icectl.format.reader import Field, Kind, Table
 from icectl.model import repo, snapshot
-from icectl.model.ids import ManifestId, NodeId, SnapshotId
+from icectl.model.ids import ChunkId, ManifestId, NodeId, SnapshotId
 from icectl.model.transaction_log import MoveOperation
 from icectl.model.values import MetadataItem
 
 
-def _fields(**kinds: object) -> list[Field]:
+def _fields(**kinds: Kind | tuple[Kind]) -> list[Field]:
     """`name=kind`, or `name=(kind,)` for a required field."""
     return [
-        Field(name.rstrip("_"), kind[0], True) if isinstance(kind, tuple) else Field(name.rstrip("_"), kind)  # type: ignore[arg-type]
+        Field(
+            name.rstrip("_"), kind[0] if isinstance(kind, tuple) else kind, isinstance(kind, tuple)
+        )
         for name, kind in kinds.items()
     ]
 
@@ -73,9 +75,7 @@ SNAPSHOT_INFO = Table(
 REPO_STATUS = Table(
     "RepoStatus",
     repo.RepoStatus,
-    _fields(
-        availability=Scalar("B"), set_at=Scalar("Q"), limited_availability_reason=String()
-    ),
+    _fields(availability=Scalar("B"), set_at=Scalar("Q"), limited_availability_reason=String()),
 )
 UPDATE_TYPES = (
     Table("RepoInitializedUpdate", repo.RepoInitializedUpdate, ()),
@@ -218,9 +218,7 @@ MANIFEST_FILE_INFO_V2 = Table(
     "ManifestFileInfoV2",
     snapshot.ManifestFileInfo,
     # The specification demands the id without marking it as required.
-    _fields(
-        id=(MANIFEST_ID,), size_bytes=Scalar("Q"), num_chunk_refs=Scalar("I"), extra=Bytes()
-    ),
+    _fields(id=(MANIFEST_ID,), size_bytes=Scalar("Q"), num_chunk_refs=Scalar("I"), extra=Bytes()),
 )
 SNAPSHOT = Table(
     "Snapshot",
@@ -247,6 +245,7 @@ RawTransactionLog = namedtuple(
     "updated_chunks moved_nodes extra",
 )
 
+CHUNK_INDICES = Table("ChunkIndices", tuple, _fields(coords=(Scalars("I"),)))
 ARRAY_UPDATED_CHUNKS = Table(
     "ArrayUpdatedChunks",
     RawArrayUpdatedChunks,
@@ -277,10 +276,25 @@ TRANSACTION_LOG = Table(
 
 # manifest.fbs
 
-RawArrayManifest = namedtuple("RawArrayManifest", "node_id refs extra")
-RawManifest = namedtuple(
-    "RawManifest", "id arrays location_dictionary compression_algorithm extra"
+# Read by columns only: `build` is never called.
+CHUNK_REF = Table(
+    "ChunkRef",
+    tuple,
+    _fields(
+        index=(Scalars("I"),),
+        inline=Bytes(),
+        offset=Scalar("Q"),
+        length=Scalar("Q"),
+        chunk_id=object_id(ChunkId, 12),
+        location=String(),
+        checksum_etag=String(),
+        checksum_last_modified=Scalar("I"),
+        compressed_location=Bytes(),
+        extra=Bytes(),
+    ),
 )
+RawArrayManifest = namedtuple("RawArrayManifest", "node_id refs extra")
+RawManifest = namedtuple("RawManifest", "id arrays location_dictionary compression_algorithm extra")
 
 ARRAY_MANIFEST = Table(
     "ArrayManifest",

@@ -18,9 +18,7 @@ def decode_snapshot(data: bytes) -> Snapshot:
     for node in raw.nodes:
         if not node.path.startswith("/"):
             raise FormatError(f"the node path {node.path!r} is not absolute")
-    return Snapshot(
-        envelope.header.spec_version, *raw, unknown_fields=reader.unknown_fields
-    )
+    return Snapshot(envelope.header.spec_version, *raw, unknown_fields=reader.unknown_fields)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:

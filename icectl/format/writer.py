@@ -7,7 +7,6 @@ Scalars at their default and fields that are None are left out, as flatbuffers d
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable
 from typing import Any
 
 from icectl.errors import UnsupportedError
@@ -59,7 +58,7 @@ class Writer:
         self.append_bytes(text.encode())
         self.out.append(0)
 
-    def append_slots(self, position: int, count: int) -> Iterable[int]:
+    def append_slots(self, position: int, count: int) -> range:
         """A vector of offsets that `position` refers to; the positions of its elements."""
         self.point_here(position, 4)
         start = len(self.out) + 4

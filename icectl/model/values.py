@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 
-
 @dataclass(frozen=True, slots=True)
 class MetadataItem:
     """A named value; `value` holds the encoded bytes exactly as the file has them.

@@ -1,0 +1,195 @@
+"""Manifests, decoded and encoded by columns."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from icectl.errors import FormatError
+from icectl.format.envelope import FileType, decode_flatbuffers_envelope, encode_envelope
+from icectl.format.reader import Reader
+from icectl.format.schema import CHUNK_REF, MANIFEST, RawArrayManifest, RawManifest
+from icectl.format.transaction_log import coordinate_order
+from icectl.format.writer import Writer, refuse_unknown
+from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, Spans
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from icectl.format.columns import ColumnReader
+
+# Fields of ChunkRef, by their place in the schema.
+_FIELDS = {field.name: place for place, field in enumerate(CHUNK_REF.fields)}
+MAX_LOCATION = 2**16
+"""Longer than any URL; a compressed location that unfolds to more is damage."""
+_KIND_FIELDS = (
+    (RefKind.NATIVE, "chunk_id"),
+    (RefKind.INLINE, "inline"),
+    (RefKind.VIRTUAL, "location"),
+    (RefKind.VIRTUAL_COMPRESSED, "compressed_location"),
+)
+
+
+def decode_manifest(data: bytes) -> Manifest:
+    from icectl.format.columns import ColumnReader
+
+    envelope = decode_flatbuffers_envelope(data, FileType.MANIFEST)
+    assert envelope.header is not None
+    reader = Reader(envelope.payload)
+    raw: RawManifest = reader.read_root(MANIFEST)
+    columns = ColumnReader(reader)
+    arrays = tuple(
+        ArrayManifest(array.node_id, _decode_refs(columns, *array.refs), array.extra)
+        for array in raw.arrays
+    )
+    if raw.compression_algorithm not in (0, 1):
+        raise FormatError(f"unknown compression {raw.compression_algorithm} of locations")
+    return Manifest(
+        envelope.header.spec_version,
+        raw.id,
+        arrays,
+        raw.location_dictionary,
+        raw.compression_algorithm,
+        raw.extra,
+        reader.unknown_fields,
+    )
+
+
+def _decode_refs(columns: ColumnReader, start: int, count: int) -> ChunkRefs:
+    import numpy as np
+
+    payload = columns.reader.data
+    kinds = np.empty(count, np.uint8)
+    chunk_ids = np.zeros((count, 12), np.uint8)
+    offsets = np.zeros(count, np.uint64)
+    lengths = np.zeros(count, np.uint64)
+    content = Spans(payload, np.zeros(count, np.uint32), np.zeros(count, np.uint32))
+    coordinates = np.empty((count, 0), np.uint32)
+    dimensions: int | None = None
+    optional: dict[str, Spans] = {}
+    last_modified = None
+
+    for rows, positions, places in columns.groups(CHUNK_REF, start, count):
+        present = [(kind, name) for kind, name in _KIND_FIELDS if places[_FIELDS[name]]]
+        if len(present) != 1:
+            names = " and ".join(name for _, name in present) or "neither id, location nor data"
+            raise FormatError(f"a chunk reference has {names}", offset=int(positions[0]))
+        kind, name = present[0]
+        kinds[rows] = kind
+        index = columns.coordinates(positions + places[_FIELDS["index"]], dimensions)
+        if dimensions is None:
+            dimensions = index.shape[1]
+            coordinates = np.empty((count, dimensions), np.uint32)
+        coordinates[rows] = index
+        place = places[_FIELDS[name]]
+        if kind is RefKind.NATIVE:
+            chunk_ids[rows] = columns.structs(positions + place, 12)
+        else:
+            starts, sizes = columns.vectors(
+                positions + place, 1, name, terminated=kind is RefKind.VIRTUAL
+            )
+            content.start[rows] = starts
+            content.length[rows] = sizes
+        if place := places[_FIELDS["offset"]]:
+            offsets[rows] = columns.longs(positions + place)
+        if place := places[_FIELDS["length"]]:
+            lengths[rows] = columns.longs(positions + place)
+        if place := places[_FIELDS["checksum_last_modified"]]:
+            if last_modified is None:
+                last_modified = np.zeros(count, np.uint32)
+            last_modified[rows] = columns.words(positions + place)
+        for name in ("checksum_etag", "extra"):
+            if place := places[_FIELDS[name]]:
+                spans = optional.setdefault(
+                    name, Spans(payload, np.zeros(count, np.uint32), np.zeros(count, np.uint32))
+                )
+                starts, sizes = columns.vectors(
+                    positions + place, 1, name, terminated=name == "checksum_etag"
+                )
+                spans.start[rows] = starts
+                spans.length[rows] = sizes
+    return ChunkRefs(
+        coordinates,
+        kinds,
+        chunk_ids,
+        offsets,
+        lengths,
+        content,
+        optional.get("checksum_etag"),
+        last_modified,
+        optional.get("extra"),
+    )
+
+
+def encode_manifest(manifest: Manifest) -> bytes:
+    """The file of a manifest, with arrays and references in the order of the specification."""
+    import numpy as np
+
+    from icectl.format.column_writer import chunk_ref_tables
+
+    refuse_unknown(manifest.unknown_fields, "manifest")
+    arrays = []
+    for array in sorted(manifest.arrays, key=lambda array: array.node_id):
+        order = coordinate_order(array.refs.coordinates)
+        refs = array.refs
+        if (np.diff(order) != 1).any():
+            refs = _take(refs, order)
+        arrays.append(RawArrayManifest(array.node_id, chunk_ref_tables(refs), array.extra))
+    raw = RawManifest(
+        manifest.id,
+        tuple(arrays),
+        manifest.location_dictionary,
+        manifest.compression_algorithm,
+        manifest.extra,
+    )
+    payload = Writer().write_root(MANIFEST, raw)
+    return encode_envelope(payload, FileType.MANIFEST, manifest.spec_version)
+
+
+def _take(refs: ChunkRefs, order: NDArray[np.intp]) -> ChunkRefs:
+    def take(column: Any) -> Any:
+        if isinstance(column, Spans):
+            return Spans(column.data, column.start[order], column.length[order])
+        return None if column is None else column[order]
+
+    return ChunkRefs(*(take(getattr(refs, field.name)) for field in fields(refs)))
+
+
+def decode_locations(manifest: Manifest, refs: ChunkRefs) -> list[str | None]:
+    """Where each virtual reference points; None for the others. Resolves compressed ones."""
+    rows = (refs.kind >= RefKind.VIRTUAL).nonzero()[0].tolist()
+    encoded = [refs.content[row] for row in rows]
+    compressed = (refs.kind == RefKind.VIRTUAL_COMPRESSED)[rows].tolist()
+    # Many chunks lie in one file, so that a location is resolved once, not once per chunk.
+    distinct = dict.fromkeys(zip(compressed, encoded, strict=True), "")
+    frames = [data for packed, data in distinct if packed and manifest.compression_algorithm]
+    plain = dict(zip(frames, _decompress_locations(manifest, frames), strict=True))
+    for packed, data in distinct:
+        try:
+            distinct[packed, data] = (plain[data] if packed and data in plain else data).decode()
+        except UnicodeDecodeError:
+            raise FormatError("the location of a chunk reference is not UTF-8") from None
+    locations: list[str | None] = [None] * len(refs)
+    for row, key in zip(rows, zip(compressed, encoded, strict=True), strict=True):
+        locations[row] = distinct[key]
+    return locations
+
+
+def _decompress_locations(manifest: Manifest, frames: list[bytes]) -> list[bytes]:
+    if not frames:
+        return []
+    import zstandard
+
+    try:
+        sizes = [zstandard.frame_content_size(frame) for frame in frames]
+        if max(sizes) > MAX_LOCATION:
+            raise FormatError(f"a location unfolds to {max(sizes)} bytes")
+        dictionary = zstandard.ZstdCompressionDict(manifest.location_dictionary or b"")
+        decompressor = zstandard.ZstdDecompressor(dict_data=dictionary)
+        if min(sizes) > 0:
+            batch = decompressor.multi_decompress_to_buffer(frames)
+            return [segment.tobytes() for segment in batch]
+        return [decompressor.decompress(frame, max_output_size=MAX_LOCATION) for frame in frames]
+    except (zstandard.ZstdError, ValueError, MemoryError) as error:
+        raise FormatError(f"a compressed location cannot be read: {error}") from None

@@ -1,0 +1,91 @@
+"""Transaction logs, spec versions 1 and 2; chunk coordinates by columns."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from icectl.format.envelope import FileType, decode_flatbuffers_envelope, encode_envelope
+from icectl.format.reader import Reader
+from icectl.format.schema import (
+    CHUNK_INDICES,
+    TRANSACTION_LOG,
+    RawArrayUpdatedChunks,
+    RawTransactionLog,
+)
+from icectl.format.writer import Writer, refuse_unknown
+from icectl.model.snapshot import path_sort_key
+from icectl.model.transaction_log import ArrayUpdatedChunks, TransactionLog
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+def decode_transaction_log(data: bytes) -> TransactionLog:
+    envelope = decode_flatbuffers_envelope(data, FileType.TRANSACTION_LOG)
+    assert envelope.header is not None
+    reader = Reader(envelope.payload)
+    raw: RawTransactionLog = reader.read_root(TRANSACTION_LOG)
+    updated_chunks = _decode_updated_chunks(reader, raw.updated_chunks)
+    return TransactionLog(
+        envelope.header.spec_version,
+        *raw._replace(updated_chunks=updated_chunks),
+        unknown_fields=reader.unknown_fields,
+    )
+
+
+def _decode_updated_chunks(
+    reader: Reader, raw: tuple[RawArrayUpdatedChunks, ...]
+) -> tuple[ArrayUpdatedChunks, ...]:
+    if not raw:
+        return ()  # numpy costs more to import than a small log to read
+    import numpy as np
+
+    from icectl.format.columns import ColumnReader
+
+    columns = ColumnReader(reader)
+    arrays = []
+    for array in raw:
+        start, count = array.chunks
+        chunks = np.empty((count, 0), np.uint32)
+        dimensions = None
+        for rows, positions, places in columns.groups(CHUNK_INDICES, start, count):
+            coords = columns.coordinates(positions + places[0], dimensions)
+            if dimensions is None:
+                dimensions = coords.shape[1]
+                chunks = np.empty((count, dimensions), np.uint32)
+            chunks[rows] = coords
+        arrays.append(ArrayUpdatedChunks(array.node_id, chunks))
+    return tuple(arrays)
+
+
+def encode_transaction_log(log: TransactionLog) -> bytes:
+    """The file of a log, with every list in the order that the specification demands."""
+    refuse_unknown(log.unknown_fields, "transaction log")
+    values: dict[str, Any] = {field: getattr(log, field) for field in RawTransactionLog._fields}
+    for name in RawTransactionLog._fields[1:7]:
+        values[name] = tuple(sorted(values[name]))
+    if log.updated_chunks:
+        from icectl.format.column_writer import coordinate_tables
+
+        values["updated_chunks"] = tuple(
+            RawArrayUpdatedChunks(
+                array.node_id, coordinate_tables(array.chunks[coordinate_order(array.chunks)])
+            )
+            for array in sorted(log.updated_chunks, key=lambda array: array.node_id)
+        )
+    if log.moved_nodes is not None:
+        values["moved_nodes"] = tuple(
+            sorted(log.moved_nodes, key=lambda move: path_sort_key(move.to))
+        )
+    payload = Writer().write_root(TRANSACTION_LOG, RawTransactionLog(**values))
+    return encode_envelope(payload, FileType.TRANSACTION_LOG, log.spec_version)
+
+
+def coordinate_order(coordinates: NDArray[np.uint32]) -> NDArray[np.intp]:
+    """The rows in lexicographic order."""
+    import numpy as np
+
+    if coordinates.shape[1] == 0:
+        return np.arange(len(coordinates))
+    return np.lexsort(coordinates.T[::-1])

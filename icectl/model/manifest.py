@@ -1,0 +1,87 @@
+"""Manifests: where each chunk's bytes are. Columns, never one object per reference."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from icectl.model.ids import ManifestId, NodeId
+from icectl.model.values import UnknownField
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+
+class RefKind(enum.IntEnum):
+    NATIVE = 0
+    INLINE = 1
+    VIRTUAL = 2
+    VIRTUAL_COMPRESSED = 3
+    """Virtual, with a location compressed by the manifest's dictionary."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Spans:
+    """A byte string for each row: `length` bytes from `start` of `data`."""
+
+    data: bytes | bytearray
+    start: NDArray[np.uint32]
+    length: NDArray[np.uint32]
+
+    def __getitem__(self, row: int) -> bytes:
+        start = int(self.start[row])
+        return bytes(self.data[start : start + int(self.length[row])])
+
+    def to_list(self) -> list[bytes]:
+        data = bytes(self.data)
+        starts, ends = self.start.tolist(), (self.start + self.length).tolist()
+        return [data[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ChunkRefs:
+    """The references of one array, a row each, in the file's order."""
+
+    coordinates: NDArray[np.uint32]
+    """(n, dimensions)"""
+    kind: NDArray[np.uint8]
+    chunk_id: NDArray[np.uint8]
+    """(n, 12); zero where the reference is not native."""
+    offset: NDArray[np.uint64]
+    length: NDArray[np.uint64]
+    content: Spans
+    """Inline: the chunk. Virtual: the location, compressed or not. Native: empty."""
+    checksum_etag: Spans | None
+    """None when no row has one; a row that has none starts at 0."""
+    checksum_last_modified: NDArray[np.uint32] | None
+    """Seconds since 1970; None when no row has one, 0 where a row has none."""
+    extra: Spans | None
+    """As above."""
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArrayManifest:
+    node_id: NodeId
+    refs: ChunkRefs
+    extra: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Manifest:
+    spec_version: int
+    """From the file's header."""
+    id: ManifestId
+    arrays: tuple[ArrayManifest, ...]
+    location_dictionary: bytes | None = None
+    compression_algorithm: int = 1
+    extra: bytes | None = None
+    unknown_fields: tuple[UnknownField, ...] = ()
+
+    @property
+    def num_chunk_refs(self) -> int:
+        return sum(len(array.refs) for array in self.arrays)
