@@ -28,6 +28,7 @@ __all__ = [
     "encode_metadata",
     "encode_msgpack",
     "plain",
+    "require_plain",
 ]
 
 
@@ -84,7 +85,26 @@ def decode_msgpack(data: bytes) -> object:
         raise
     except Exception as error:
         raise FormatError(f"the MessagePack value is damaged: {_cause(error)}", offset=0) from error
+    require_plain(value)
     return value
+
+
+def require_plain(value: object) -> None:
+    """Refuse what is neither JSON nor bytes, or nests too deep for a recursive function."""
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        below: list[object] = []
+        for item in level:
+            if isinstance(item, dict):
+                below.extend(item.values())
+            elif isinstance(item, list):
+                below.extend(item)
+            elif not isinstance(item, None | bool | int | float | str | bytes):
+                raise FormatError(f"a value of the type {type(item).__name__} is not expected")
+        if not below:
+            return
+        level = below
+    raise FormatError(f"a value nests deeper than {MAX_DEPTH}")
 
 
 def _mapping(pairs: list[tuple[object, object]]) -> dict[str, object]:

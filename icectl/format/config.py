@@ -1,0 +1,175 @@
+"""`config.yaml`, where repositories of spec version 1 and before keep their configuration.
+
+The official writer marks the variant of a choice with a YAML tag: `store: !s3 {…}`. Here that
+is a mapping of one entry, `{"s3": {…}}`, which is also how the FlexBuffers configuration of
+spec version 2 has it. Scalars follow the core schema of YAML 1.2, as in the official reader.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from icectl.errors import FormatError
+
+if TYPE_CHECKING:
+    import yaml
+
+MAX_CONFIG_SIZE = 1 << 20
+MAX_DEPTH = 32
+
+_CHOICES = frozenset({"store", "preload_if", "from", "to", "condition"})
+"""Fields whose value is a choice between variants; so is an item of any list."""
+
+_PLAIN = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[a-zA-Z_][a-zA-Z0-9_]*", re.I)
+_NOT_PRINTABLE = re.compile("[\x7f-\x84\x86-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_TAG = re.compile(r"[A-Za-z0-9_-]+")
+
+
+class Variant(dict[str, object]):
+    """A mapping of one entry that is written with a tag, wherever it stands."""
+
+
+def decode_config_yaml(data: bytes) -> dict[str, object]:
+    import yaml
+
+    if len(data) > MAX_CONFIG_SIZE:
+        raise FormatError(f"a configuration of {len(data)} bytes is too large to be one")
+    try:
+        config = yaml.load(data.decode(), _loader())
+    except FormatError:
+        raise
+    except yaml.MarkedYAMLError as error:
+        offset = error.problem_mark.index if error.problem_mark else None
+        raise FormatError(
+            f"the configuration is not YAML: {error.problem}", offset=offset
+        ) from error
+    except Exception as error:
+        raise FormatError(f"the configuration is not YAML: {error}") from error
+    if config is None:
+        return {}
+    if not isinstance(config, dict):
+        raise FormatError("the configuration is not a mapping")
+    return config
+
+
+def encode_config_yaml(config: Mapping[str, object]) -> bytes:
+    text = "\n".join(_lines(config, choice=False, depth=0)) + "\n"
+    try:
+        return text.encode()
+    except UnicodeEncodeError as error:
+        raise FormatError("a text that is not valid unicode cannot be stored") from error
+
+
+def _lines(value: object, *, choice: bool, depth: int) -> Iterator[str]:
+    """The lines of a block; the first one continues the line of the parent."""
+    if depth > MAX_DEPTH:
+        raise FormatError(f"the configuration nests deeper than {MAX_DEPTH}")
+    if isinstance(value, Mapping) and (isinstance(value, Variant) or (choice and len(value) == 1)):
+        [(tag, inner)] = value.items()
+        if not _TAG.fullmatch(tag):
+            raise FormatError(f"{tag!r} cannot be the name of a variant")
+        lines = list(_lines(inner, choice=False, depth=depth + 1))
+        block = isinstance(inner, Mapping | list | tuple) and len(inner) > 0
+        yield f"!{tag}" if block else f"!{tag} {lines.pop(0)}"
+        yield from lines
+    elif isinstance(value, Mapping) and value:
+        for name, item in value.items():
+            yield from _entry(f"{_scalar(str(name))}:", item, name in _CHOICES, depth)
+    elif isinstance(value, list | tuple) and value:
+        for item in value:
+            yield from _entry("-", item, True, depth)
+    else:
+        yield _scalar(value)
+
+
+def _entry(head: str, value: object, choice: bool, depth: int) -> Iterator[str]:
+    lines = list(_lines(value, choice=choice, depth=depth + 1))
+    inline = len(lines) == 1 and not (isinstance(value, Mapping | list | tuple) and value)
+    if inline or lines[0].startswith("!"):
+        yield f"{head} {lines.pop(0)}"
+    else:
+        yield head
+    yield from (f"  {line}" for line in lines)
+
+
+def _scalar(value: object) -> str:
+    if isinstance(value, str):
+        if _PLAIN.fullmatch(value):
+            return value
+        quoted = json.dumps(value, ensure_ascii=False)
+        return _NOT_PRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
+    if isinstance(value, Mapping):
+        return "{}"
+    if isinstance(value, Sequence) and not isinstance(value, bytes):
+        return "[]"
+    if value is None or isinstance(value, bool | int):
+        return json.dumps(value)
+    if isinstance(value, float):
+        return {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}.get(repr(value), repr(value))
+    raise FormatError(f"a value of the type {type(value).__name__} cannot be in a configuration")
+
+
+@functools.cache
+def _loader() -> type[yaml.SafeLoader]:
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012
+        depth = 0
+
+        def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+            if self.check_event(yaml.AliasEvent):
+                raise FormatError(
+                    "the configuration has a YAML alias, which icectl does not follow"
+                )
+            self.depth += 1
+            if self.depth > MAX_DEPTH:
+                raise FormatError(f"the configuration nests deeper than {MAX_DEPTH}")
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+
+        def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+            mapping: dict[Any, Any] = {}
+            for key_node, value_node in node.value:
+                name = self.construct_object(key_node, deep=True)
+                if not isinstance(name, str) or name in mapping:
+                    raise FormatError(
+                        f"the configuration has the name {name!r} twice or not as text",
+                        offset=key_node.start_mark.index,
+                    )
+                mapping[name] = self.construct_object(value_node, deep=True)
+            return mapping
+
+        def construct_variant(self, tag: str, node: Any) -> Variant:
+            if isinstance(node, yaml.MappingNode):
+                return Variant({tag: self.construct_mapping(node, deep=True)})
+            if isinstance(node, yaml.SequenceNode):
+                return Variant({tag: self.construct_sequence(node, deep=True)})
+            plain = node.style is None
+            resolved = self.resolve(  # type: ignore[no-untyped-call]
+                yaml.ScalarNode, node.value, (plain, not plain)
+            )
+            scalar = yaml.ScalarNode(resolved, node.value, node.start_mark, node.end_mark)
+            return Variant({tag: self.construct_object(scalar, deep=True)})
+
+    for name, pattern, first in (
+        ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+        ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
+        ("int", r"[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+", list("-+0123456789")),
+        (
+            "float",
+            r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))(?:[eE][-+]?[0-9]+)?"
+            r"|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+            list("-+.0123456789"),
+        ),
+    ):
+        Loader.add_implicit_resolver(
+            f"tag:yaml.org,2002:{name}", re.compile(rf"^(?:{pattern})$"), first
+        )
+    Loader.add_multi_constructor("!", Loader.construct_variant)
+    return Loader

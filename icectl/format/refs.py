@@ -1,0 +1,145 @@
+"""Ref files of spec version 1 and before: their content, and what their names say.
+
+Up to spec version 1, a branch or a tag is a small JSON file. Older generations write a new
+file for each commit to a branch, named so that the newest sorts first.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from icectl.errors import FormatError
+from icectl.model.ids import ALPHABET, SnapshotId
+
+MAX_REF_SIZE = 1 << 20
+MAX_SEQUENCE = (1 << 40) - 1
+
+_SEQUENCE_FILE = re.compile(rf"[{ALPHABET}]{{8}}\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class RefData:
+    snapshot: SnapshotId
+    timestamp: str | None = None
+    """Only the earliest generation stores a time and properties."""
+    properties: Mapping[str, object] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RefNames:
+    """The refs of a repository, each with the path of the file that holds its snapshot."""
+
+    branches: Mapping[str, str]
+    tags: Mapping[str, str]
+    deleted_tags: frozenset[str]
+    unknown: tuple[str, ...]
+    """Paths that follow no known layout."""
+
+
+def decode_ref(data: bytes) -> SnapshotId:
+    return decode_ref_data(data).snapshot
+
+
+def decode_ref_data(data: bytes) -> RefData:
+    if len(data) > MAX_REF_SIZE:
+        raise FormatError(f"a ref file of {len(data)} bytes is too large to be one")
+    try:
+        document = json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise FormatError(f"the ref file is not JSON: {error}", offset=0) from error
+    if not isinstance(document, dict) or "snapshot" not in document:
+        raise FormatError("the ref file names no snapshot")
+    timestamp, properties = document.get("timestamp"), document.get("properties", {})
+    if not isinstance(timestamp, str | None) or not isinstance(properties, dict):
+        raise FormatError("the ref file has a timestamp or properties of another type")
+    return RefData(_snapshot_id(document["snapshot"]), timestamp, properties)
+
+
+def encode_ref(snapshot: SnapshotId) -> bytes:
+    """The file as the official writer of spec version 1 has it."""
+    return f'{{"snapshot":"{snapshot}"}}'.encode()
+
+
+def encode_sequence(number: int) -> str:
+    """The file name (without `.json`) of commit `number` to a branch, counted from 0."""
+    if not 0 <= number <= MAX_SEQUENCE:
+        raise FormatError(f"{number} is not the number of a commit to a branch")
+    rest = MAX_SEQUENCE - number
+    return "".join(ALPHABET[rest >> shift & 31] for shift in range(35, -1, -5))
+
+
+def decode_sequence(name: str) -> int:
+    if len(name) != 8 or any(character not in ALPHABET for character in name):
+        raise FormatError(f"{name!r} is not the name of a commit to a branch")
+    rest = 0
+    for character in name:
+        rest = rest << 5 | ALPHABET.index(character)
+    return MAX_SEQUENCE - rest
+
+
+def interpret_ref_names(paths: Iterable[str]) -> RefNames:
+    """What the paths below `refs/` (or `r/`, the earliest layout) say.
+
+    Names are taken as the storage has them. The official client percent-encodes some
+    characters on some storages and lists those names encoded, too.
+    """
+    branches: dict[str, str] = {}
+    tags: dict[str, str] = {}
+    deleted_tags: set[str] = set()
+    unknown: list[str] = []
+    for path in sorted(paths):
+        # "refs/branch.main/ref.json" -> "refs", "branch.main", "ref.json"
+        prefix, _, name = path.partition("/")
+        name, _, file = name.rpartition("/")
+        kind, _, ref = name.partition(".")
+        if prefix == "r":
+            if name and _SEQUENCE_FILE.fullmatch(file):
+                branches.setdefault(name, path)
+            elif not name and file.endswith(".json") and file != ".json":
+                tags[file.removesuffix(".json")] = path
+            else:
+                unknown.append(path)
+        elif prefix != "refs" or not ref:
+            unknown.append(path)
+        elif kind == "branch" and file == "ref.json":
+            branches[ref] = path
+        elif kind == "branch" and _SEQUENCE_FILE.fullmatch(file):
+            branches.setdefault(ref, path)
+        elif kind == "tag" and file == "ref.json":
+            tags[ref] = path
+        elif kind == "tag" and file == "ref.json.deleted":
+            deleted_tags.add(ref)
+        else:
+            unknown.append(path)
+    return RefNames(
+        branches=branches,
+        tags={name: path for name, path in tags.items() if name not in deleted_tags},
+        deleted_tags=frozenset(deleted_tags),
+        unknown=tuple(unknown),
+    )
+
+
+def _snapshot_id(value: object) -> SnapshotId:
+    """The id as text, or as the list of 16 bytes that the earliest generation writes."""
+    try:
+        if isinstance(value, str):
+            return SnapshotId.parse(value)
+        if isinstance(value, list) and all(type(byte) is int for byte in value):
+            return SnapshotId(bytes(value))
+    except ValueError as error:
+        raise FormatError(f"the ref file names no valid snapshot id: {error}") from error
+    raise FormatError("the ref file names no valid snapshot id")
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return document
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is not a JSON value")
