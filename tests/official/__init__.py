@@ -23,6 +23,9 @@ os.environ.setdefault("ICECHUNK_LOG", "error")
 pytest.importorskip("icechunk")
 pytest.importorskip("zarr")
 
+# It reads ICECHUNK_LOG once, when it is imported: tests take it from here.
+import icechunk as ic
+
 from tests.official.cache import built, copied
 from tests.official.histories import linear_history, many_commits, random_history
 from tests.official.large import many_native_chunks, many_small_manifests, many_virtual_refs
@@ -44,6 +47,7 @@ __all__ = [
     "built",
     "copied",
     "diff_facts",
+    "ic",
     "linear_history",
     "many_commits",
     "many_native_chunks",

@@ -1,0 +1,1 @@
+"""icectl and the official package read each other's files."""
