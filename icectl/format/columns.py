@@ -115,10 +115,12 @@ class ColumnReader:
         return starts, counts
 
     def words(self, positions: Positions) -> NDArray[np.uint32]:
-        return self._words[positions >> 2]
+        found: NDArray[np.uint32] = self._words[positions >> 2]
+        return found
 
     def longs(self, positions: Positions) -> NDArray[np.uint64]:
-        return self._longs[positions >> 3]
+        found: NDArray[np.uint64] = self._longs[positions >> 3]
+        return found
 
     def structs(self, positions: Positions, size: int) -> NDArray[np.uint8]:
         """(n, size) bytes; structs of bytes are aligned to nothing."""

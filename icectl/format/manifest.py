@@ -188,8 +188,8 @@ def _decompress_locations(manifest: Manifest, frames: list[bytes]) -> list[bytes
         dictionary = zstandard.ZstdCompressionDict(manifest.location_dictionary or b"")
         decompressor = zstandard.ZstdDecompressor(dict_data=dictionary)
         if min(sizes) > 0:
-            batch = decompressor.multi_decompress_to_buffer(frames)
-            return [segment.tobytes() for segment in batch]
+            batch = decompressor.multi_decompress_to_buffer([*frames])
+            return [batch[row].tobytes() for row in range(len(batch))]
         return [decompressor.decompress(frame, max_output_size=MAX_LOCATION) for frame in frames]
     except (zstandard.ZstdError, ValueError, MemoryError) as error:
         raise FormatError(f"a compressed location cannot be read: {error}") from None
