@@ -6,15 +6,11 @@ equal names, help and completion everywhere. Completions follow the metavar.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
-import typer
-
-from icectl.cli.locations import looks_like_location
-from icectl.errors import UsageError
+from icectl.cli.parameters import Argument, Option, Parameter, read_parameters
 
 CommandBody = Callable[..., int | None]
 
@@ -28,18 +24,16 @@ class CommandFunction:
     storage_options: bool
     jsonl: bool
 
-    def parameters(self) -> list[inspect.Parameter]:
-        """The body's own parameters without the context, then the common options."""
-        own = list(inspect.signature(self.body, eval_str=True).parameters.values())[1:]
-        shared = [
+    def parameters(self) -> list[Parameter]:
+        """The body's own parameters, then the common options."""
+        return [
+            *read_parameters(self.body),
             *((REPOSITORY_OPTION,) if self.repository else ()),
             *((STORAGE_OPTION,) if self.storage_options else ()),
             JSON_OPTION,
             *((JSONL_OPTION,) if self.jsonl else ()),
             *OUTPUT_OPTIONS,
         ]
-        named = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in own]
-        return named + shared
 
 
 def command(
@@ -57,141 +51,80 @@ def command(
     return declare
 
 
-def _shared(name: str, default: object, annotation: Any) -> inspect.Parameter:
-    return inspect.Parameter(
-        name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation
-    )
+def _flag(name: str, *names: str, text: str) -> Parameter:
+    return Parameter(name, Option(*names, help=text), bool, False, False, False)
 
 
-REPOSITORY_OPTION = _shared(
+REPOSITORY_OPTION = Parameter(
     "repo",
-    None,
-    Annotated[
-        str | None,
-        typer.Option(
-            "--repo",
-            "-r",
-            metavar="LOCATION",
-            help="The repository: a path, a URL (s3://, gs://, file://, memory://) or a name "
-            "from the config file. Default: $ICECTL_REPO, else the repository that the "
-            "current directory is in.",
-            show_default=False,
-        ),
-    ],
+    Option(
+        "--repo",
+        "-r",
+        metavar="LOCATION",
+        help="The repository: a path, a URL (s3://, gs://, file://, memory://) or a name from the "
+        "config file. Default: $ICECTL_REPO, else the repository that the current directory is in.",
+    ),
+    str,
+    multiple=False,
+    required=False,
+    default=None,
 )
-STORAGE_OPTION = _shared(
+STORAGE_OPTION = Parameter(
     "storage_option",
-    (),
-    Annotated[
-        list[str],
-        typer.Option(
-            "--storage-option",
-            metavar="KEY=VALUE",
-            help="An option for the storage, such as endpoint_url=http://127.0.0.1:9000. "
-            "Repeatable. Credentials come from the standard variables and files.",
-            show_default=False,
-        ),
-    ],
+    Option(
+        "--storage-option",
+        metavar="KEY=VALUE",
+        help="An option for the storage, such as endpoint_url=http://127.0.0.1:9000. Repeatable. "
+        "Credentials come from the standard variables and files.",
+    ),
+    str,
+    multiple=True,
+    required=False,
+    default=(),
 )
-JSON_OPTION = _shared(
-    "json", False, Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-)
-JSONL_OPTION = _shared(
-    "jsonl",
-    False,
-    Annotated[bool, typer.Option("--jsonl", help="Print one JSON object per line.")],
-)
+JSON_OPTION = _flag("json", "--json", text="Print one JSON document.")
+JSONL_OPTION = _flag("jsonl", "--jsonl", text="Print one JSON object per line.")
 OUTPUT_OPTIONS = (
-    _shared(
-        "no_color", False, Annotated[bool, typer.Option("--no-color", help="Never use colour.")]
-    ),
-    _shared(
-        "quiet",
-        False,
-        Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no notes.")],
-    ),
-    _shared(
+    _flag("no_color", "--no-color", text="Never use colour."),
+    _flag("quiet", "--quiet", "-q", text="No progress and no notes."),
+    Parameter(
         "verbose",
-        0,
-        Annotated[
-            int,
-            typer.Option(
-                "-v",
-                "--verbose",
-                count=True,
-                help="Say more on stderr; twice: tracebacks too.",
-                show_default=False,
-            ),
-        ],
+        Option("--verbose", "-v", count=True, help="Say more on stderr; twice: tracebacks too."),
+        int,
+        multiple=False,
+        required=False,
+        default=0,
     ),
 )
-COMMON_OPTION_NAMES = frozenset(
-    parameter.name
-    for parameter in (REPOSITORY_OPTION, STORAGE_OPTION, JSON_OPTION, JSONL_OPTION, *OUTPUT_OPTIONS)
-)
-
-
-def _refuse_location(context: typer.Context, value: str | None) -> str | None:
-    if value is not None and looks_like_location(value):
-        raise UsageError(
-            f"{value} is a location, and a branch, tag or snapshot id stands here",
-            hint=f"{context.command_path} -r {value}",
-        )
-    return value
-
 
 _REF_HELP = (
     "A branch, a tag, a snapshot id or at least 4 characters of one; with ~N, its Nth ancestor. "
-    "branch:NAME and tag:NAME where a name is both."
+    "Write branch:NAME or tag:NAME where a name is both."
 )
-RefArgument = Annotated[
-    str, typer.Argument(metavar="REF", help=_REF_HELP, callback=_refuse_location)
-]
-OptionalRefArgument = Annotated[
-    str | None,
-    typer.Argument(metavar="REF", help=_REF_HELP, callback=_refuse_location, show_default=False),
-]
-BranchArgument = Annotated[
-    str, typer.Argument(metavar="BRANCH", help="The branch.", callback=_refuse_location)
-]
-TagArgument = Annotated[
-    str, typer.Argument(metavar="TAG", help="The tag.", callback=_refuse_location)
-]
-NewNameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="The new name.", callback=_refuse_location)
-]
+RefArgument = Annotated[str, Argument("REF", help=_REF_HELP)]
+OptionalRefArgument = Annotated[str | None, Argument("REF", help=_REF_HELP)]
+BranchArgument = Annotated[str, Argument("BRANCH", help="The branch.")]
+TagArgument = Annotated[str, Argument("TAG", help="The tag.")]
+NewNameArgument = Annotated[str, Argument("NAME", help="The new name.")]
 PathArgument = Annotated[
-    str, typer.Argument(metavar="PATH", help="A node of the hierarchy, such as /group/array.")
+    str, Argument("PATH", help="A node of the hierarchy, such as /group/array.")
 ]
 NumberOption = Annotated[
     int | None,
-    typer.Option(
-        "--number", "-n", metavar="COUNT", min=0, help="At most this many.", show_default=False
-    ),
+    Option("--number", "-n", metavar="COUNT", minimum=0, help="At most this many."),
 ]
 _MOMENT_HELP = "A date (2024-01-31), a time (2024-01-31T12:00:00Z), or an age (3d, 12h, 2w)."
 SinceOption = Annotated[
-    str | None,
-    typer.Option(
-        "--since", metavar="TIME", help=f"Not older than this. {_MOMENT_HELP}", show_default=False
-    ),
+    str | None, Option("--since", metavar="TIME", help=f"Not older than this. {_MOMENT_HELP}")
 ]
 UntilOption = Annotated[
-    str | None,
-    typer.Option(
-        "--until", metavar="TIME", help=f"Not newer than this. {_MOMENT_HELP}", show_default=False
-    ),
+    str | None, Option("--until", metavar="TIME", help=f"Not newer than this. {_MOMENT_HELP}")
 ]
 ExpectOption = Annotated[
     str | None,
-    typer.Option(
-        "--expect",
-        metavar="REF",
-        help="Refuse unless it points to this snapshot now.",
-        show_default=False,
-    ),
+    Option("--expect", metavar="REF", help="Refuse unless it points to this snapshot now."),
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
+YesOption = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Show exactly what would happen, and change nothing.")
+    bool, Option("--dry-run", help="Show exactly what would happen, and change nothing.")
 ]

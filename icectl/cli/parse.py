@@ -1,8 +1,8 @@
-"""One command's arguments, parsed by typer into an `Invocation`.
+"""One command's words, parsed into an `Invocation`; or its help; or what is wrong with them.
 
-typer only parses: the command runs outside of it, so that errors, interrupts and broken
-pipes are handled in one place (`icectl.cli.main`). Only typer's public names are used,
-because it carries its own click since 0.16 or so and depends on the real one before that.
+A correct line is understood by `parameters.parse_words`. Only for the rest typer is
+imported, and only its public names are used, because newer releases carry their own click
+and older ones depend on the real one.
 """
 
 from __future__ import annotations
@@ -13,16 +13,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import typer
-from typer.main import get_command
-
 from icectl.cli.exit_codes import EXIT_CODES
-from icectl.cli.options import COMMON_OPTION_NAMES, CommandFunction
+from icectl.cli.locations import looks_like_location
+from icectl.cli.options import CommandFunction
+from icectl.cli.parameters import (
+    Argument,
+    NotUnderstoodError,
+    Parameter,
+    parse_words,
+    typer_annotation,
+)
 from icectl.cli.tree import Command, subcommands
 from icectl.errors import UsageError
 
-ParserUsageError: Any = typer.BadParameter.__base__
-"""typer's (or click's) usage error: there is no public name that both have."""
+Examples = tuple[tuple[str, str], ...]
+NAMES_OF_REFS = ("REF", "BRANCH", "TAG", "NAME")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +42,16 @@ class CommonOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadedCommand:
+    """A command of the tree with its code; loading is the import that the tree avoids."""
+
+    command: Command
+    function: CommandFunction
+    examples: Examples
+    """(command line, what it does) pairs."""
+
+
+@dataclass(frozen=True, slots=True)
 class Invocation:
     command: Command
     function: CommandFunction
@@ -44,58 +59,93 @@ class Invocation:
     arguments: Mapping[str, Any]
 
 
-def load(command: Command) -> tuple[CommandFunction, Any]:
-    """The command's function and its module; this is the import that the tree avoids."""
+def load(command: Command) -> LoadedCommand:
     module_name, _, attribute = command.target.partition(":")
     module = importlib.import_module(f"icectl.cli.commands.{module_name}")
-    return getattr(module, attribute), module
+    return LoadedCommand(command, getattr(module, attribute), module.EXAMPLES.get(command.name, ()))
 
 
-def examples(command: Command, module: Any) -> tuple[tuple[str, str], ...]:
-    """(command line, what it does) pairs of the command, from its module's `EXAMPLES`."""
-    found: tuple[tuple[str, str], ...] = module.EXAMPLES.get(command.name, ())
-    return found
+def parse(command: Command, words: list[str]) -> Invocation | None:
+    """The invocation that `words` ask for; None when they asked for help and got it."""
+    loaded = load(command)
+    parameters = loaded.function.parameters()
+    try:
+        values = parse_words(parameters, words)
+    except NotUnderstoodError:
+        found = parse_with_typer(loaded, parameters, words)
+        if found is None:
+            return None
+        values = found
+    _refuse_locations(command, parameters, values)
+    names = CommonOptions.__dataclass_fields__.keys()
+    common = {name: values.pop(name) for name in names & values.keys()}
+    common["storage_option"] = tuple(common.get("storage_option", ()))
+    return Invocation(command, loaded.function, CommonOptions(**common), values)
 
 
-def build_parser(command: Command) -> Any:
-    """typer's command object for one command of the tree."""
-    function, module = load(command)
+def parse_with_typer(
+    loaded: LoadedCommand, parameters: list[Parameter], words: list[str]
+) -> dict[str, Any] | None:
+    """The same by typer: it prints the help, and words the usage errors."""
+    import typer
+    from typer.main import get_command
 
-    def collect(**values: Any) -> Invocation:
-        common = {name: values.pop(name) for name in COMMON_OPTION_NAMES & values.keys()}
-        common["storage_option"] = tuple(common.get("storage_option") or ())
-        return Invocation(command, function, CommonOptions(**common), values)
+    def collect(**values: Any) -> dict[str, Any]:
+        return values
 
-    collect.__signature__ = inspect.Signature(function.parameters())  # type: ignore[attr-defined]
+    signature = inspect.Signature([_in_signature(parameter) for parameter in parameters])
+    collect.__signature__ = signature  # type: ignore[attr-defined]
     collect.__annotations__ = {}
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(
-        name=command.name,
-        help=inspect.getdoc(function.body),
-        epilog=_epilog(command, module),
+        name=loaded.command.name,
+        help=inspect.getdoc(loaded.function.body),
+        epilog=_epilog(loaded),
         context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     )(collect)
-    return get_command(app)
-
-
-def parse(command: Command, arguments: list[str]) -> Invocation | None:
-    """The invocation that `arguments` ask for; None when they asked for help and got it."""
-    program = f"icectl {command.name}"
+    program = f"icectl {loaded.command.name}"
+    usage_error: Any = typer.BadParameter.__base__
     try:
-        result = build_parser(command).main(arguments, prog_name=program, standalone_mode=False)
-    except ParserUsageError as error:
+        result = get_command(app).main(words, prog_name=program, standalone_mode=False)
+    except usage_error as error:
         message = " ".join(error.format_message().split()).rstrip(".")
         raise UsageError(message, hint=f"{program} --help lists what it takes") from None
-    return result if isinstance(result, Invocation) else None
+    return result if isinstance(result, dict) else None
 
 
-def _epilog(command: Command, module: Any) -> str:
+def _in_signature(parameter: Parameter) -> inspect.Parameter:
+    default = inspect.Parameter.empty if parameter.required else parameter.default
+    return inspect.Parameter(
+        parameter.name,
+        inspect.Parameter.KEYWORD_ONLY,
+        default=default,
+        annotation=typer_annotation(parameter),
+    )
+
+
+def _refuse_locations(
+    command: Command, parameters: list[Parameter], values: Mapping[str, Any]
+) -> None:
+    """`icectl log ./repo` is what everybody types first: lead to the right call."""
+    for parameter in parameters:
+        value = values[parameter.name]
+        named = isinstance(parameter.declaration, Argument)
+        if not named or parameter.declaration.metavar not in NAMES_OF_REFS:
+            continue
+        if isinstance(value, str) and looks_like_location(value):
+            raise UsageError(
+                f"{value} is a location, and a {parameter.declaration.metavar} stands here",
+                hint=f"icectl {command.name} -r {value}",
+            )
+
+
+def _epilog(loaded: LoadedCommand) -> str:
     """Examples, subcommands and exit codes; \\b keeps typer from re-flowing a paragraph."""
     parts = []
-    if pairs := examples(command, module):
-        lines = [f"  {line}\n      {meaning}" for line, meaning in pairs]
+    if loaded.examples:
+        lines = [f"  {line}\n      {meaning}" for line, meaning in loaded.examples]
         parts.append("\b\nExamples:\n" + "\n".join(lines))
-    if below := subcommands(command.name):
+    if below := subcommands(loaded.command.name):
         lines = [f"  icectl {entry.name}  {entry.summary}" for entry in below]
         parts.append("\b\nSubcommands:\n" + "\n".join(lines))
     codes = "\n".join(f"  {code:>3}  {meaning}" for code, meaning in EXIT_CODES)

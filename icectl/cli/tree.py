@@ -22,11 +22,12 @@ How to add a command
            result = create_branch(context.open_repository(), name, ref)
            context.emit(result, render_branch_created)
 
-   The parameters are typer's; use the aliases of `icectl.cli.options` where one fits, since
-   completions follow the metavar (REF, BRANCH, TAG, LOCATION, FILE, DIRECTORY, REMOTE).
-   Everything that is not needed to parse the arguments (ops, repository) is imported inside
-   the function when it is heavy. The function returns an exit code, or None for 0. Failures
-   are raised as `IcectlError`; nothing is printed but through the context.
+   Parameters are declared as `icectl.cli.parameters` says; use the aliases of
+   `icectl.cli.options` where one fits, since completions follow the metavar (REF, BRANCH,
+   TAG, LOCATION, FILE, DIRECTORY, REMOTE). The annotations are evaluated, so what they name
+   is imported at run time. Whatever is heavy is imported inside the function.
+   The function returns an exit code, or None for 0. Failures are raised as `IcectlError`;
+   nothing is printed but through the context.
 3. Run `make generate` (man pages and completions) and commit what it wrote.
 """
 
