@@ -1,0 +1,157 @@
+"""Making a new repository.
+
+The file that makes it one is written last and only if it is not there: `repo` in spec version
+2, the branch `main` in version 1. Of two at once, one wins. What a killed attempt left behind
+(the initial snapshot and its log) does not stand in the way of the next one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+
+from icectl.errors import FormatError, PreconditionFailedError, RefusedError, UsageError
+from icectl.format.config import encode_config_yaml
+from icectl.format.refs import encode_ref
+from icectl.format.repo import encode_repo
+from icectl.format.snapshot import decode_snapshot, encode_snapshot
+from icectl.format.transaction_log import encode_transaction_log
+from icectl.format.values import encode_flexbuffers, encode_metadata
+from icectl.model.ids import INITIAL_SNAPSHOT_ID
+from icectl.model.repo import (
+    Availability,
+    Ref,
+    RepoInfo,
+    RepoInitializedUpdate,
+    RepoStatus,
+    SnapshotInfo,
+    Update,
+)
+from icectl.model.snapshot import Snapshot
+from icectl.model.transaction_log import TransactionLog
+from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.layout import CONFIG_PATH, STANDARD
+from icectl.repository.ops_log import REPO_PATH
+from icectl.repository.ref_files import branch_file
+from icectl.storage.contract import Storage
+
+SNAPSHOT_PATH = STANDARD.snapshot(INITIAL_SNAPSHOT_ID)
+TRANSACTION_LOG_PATH = f"{STANDARD.transactions}/{INITIAL_SNAPSHOT_ID}"
+MESSAGE = "Repository initialized"
+ROOT_METADATA = {"__icechunk": {"is_root": True}}
+"""How the official writer marks the first snapshot."""
+
+
+def initialize_repository(
+    storage: Storage,
+    *,
+    spec_version: int = 2,
+    config: Mapping[str, object] | None = None,
+    metadata: Mapping[str, object] | None = None,
+) -> None:
+    """Make a repository with an empty `main`; `RefusedError` where something is already."""
+    if spec_version not in (1, 2):
+        raise UsageError(f"there is no spec version {spec_version}", hint="it is 1 or 2")
+    if spec_version == 1 and metadata:
+        raise UsageError(
+            "repositories of spec version 1 have no metadata", hint="use spec version 2"
+        )
+    _check_empty(storage)
+    storage.ensure_conditional_writes()
+    if spec_version == 2:
+        _initialize_v2(storage, config, metadata)
+    else:
+        _initialize_v1(storage, config)
+
+
+def _initialize_v2(
+    storage: Storage, config: Mapping[str, object] | None, metadata: Mapping[str, object] | None
+) -> None:
+    encoded_metadata = encode_metadata(metadata or {}, 2)
+    encoded_config = encode_flexbuffers(config) if config else None
+    snapshot = _put_snapshot(storage, 2)
+    log = TransactionLog(2, INITIAL_SNAPSHOT_ID, (), (), (), (), (), (), (), moved_nodes=())
+    _put_unless_there(storage, TRANSACTION_LOG_PATH, encode_transaction_log(log))
+    now = max(time.time_ns() // 1000, snapshot.flushed_at)
+    info = RepoInfo(
+        spec_version=2,
+        tags=(),
+        branches=(Ref(DEFAULT_BRANCH, snapshot.id),),
+        deleted_tags=(),
+        snapshots=(
+            SnapshotInfo(
+                snapshot.id, None, snapshot.flushed_at, snapshot.message, snapshot.metadata
+            ),
+        ),
+        status=RepoStatus(Availability.ONLINE, now),
+        metadata=encoded_metadata,
+        latest_updates=(Update(RepoInitializedUpdate(), now),),
+        config=encoded_config,
+    )
+    _put_last(storage, REPO_PATH, encode_repo(info))
+
+
+def _initialize_v1(storage: Storage, config: Mapping[str, object] | None) -> None:
+    encoded_config = encode_config_yaml(config) if config else None
+    _put_snapshot(storage, 1)
+    _put_last(storage, branch_file(DEFAULT_BRANCH), encode_ref(INITIAL_SNAPSHOT_ID))
+    if encoded_config is not None:
+        _put_unless_there(storage, CONFIG_PATH, encoded_config)
+
+
+def _put_snapshot(storage: Storage, spec_version: int) -> Snapshot:
+    """The initial snapshot: ours, or the one that another attempt has put there."""
+    snapshot = Snapshot(
+        spec_version=spec_version,
+        id=INITIAL_SNAPSHOT_ID,
+        parent_id=None,
+        nodes=(),
+        flushed_at=time.time_ns() // 1000,
+        message=MESSAGE,
+        metadata=encode_metadata(ROOT_METADATA, spec_version),
+        manifest_files=(),
+        manifest_files_v2=() if spec_version == 2 else None,
+    )
+    if _put_unless_there(storage, SNAPSHOT_PATH, encode_snapshot(snapshot)):
+        return snapshot
+    try:
+        found = decode_snapshot(storage.read(SNAPSHOT_PATH))
+    except FormatError as error:
+        raise error.at(SNAPSHOT_PATH) from None
+    if found.spec_version != spec_version:
+        raise RefusedError(
+            f"{storage.location} has the initial snapshot of spec version {found.spec_version}",
+            hint="an earlier attempt was ended; delete what it left, or use its version",
+        )
+    return found
+
+
+def _put_unless_there(storage: Storage, path: str, data: bytes) -> bool:
+    try:
+        storage.put_if_absent(path, data)
+    except PreconditionFailedError:
+        return False
+    return True
+
+
+def _put_last(storage: Storage, path: str, data: bytes) -> None:
+    if not _put_unless_there(storage, path, data):
+        raise RefusedError(
+            f"{storage.location} was made a repository by somebody else just now",
+            hint="open it; nothing of it was changed",
+        )
+
+
+def _check_empty(storage: Storage) -> None:
+    left_by_killed = {SNAPSHOT_PATH, TRANSACTION_LOG_PATH}
+    for info in storage.list("", with_info=False):
+        if info.path in left_by_killed:
+            continue
+        if info.path == REPO_PATH or info.path.startswith(f"{STANDARD.refs}/"):
+            raise RefusedError(
+                f"{storage.location} is a repository already", hint="`icectl log` shows it"
+            )
+        raise RefusedError(
+            f"{storage.location} is not empty: it has {info.path}",
+            hint="a new repository wants a place of its own",
+        )

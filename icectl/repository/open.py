@@ -1,0 +1,98 @@
+"""Opening a repository: which generation it is, told from what is there.
+
+V2 is one read of `repo`. Before V2 there are ref files, and the snapshot they lead to tells
+the generation by its payload.
+"""
+
+from __future__ import annotations
+
+from icectl.errors import (
+    FormatError,
+    IcectlError,
+    ObjectNotFoundError,
+    RepositoryNotFoundError,
+    StorageError,
+)
+from icectl.format.envelope import Generation, decode_envelope
+from icectl.format.repo import decode_repo
+from icectl.model.ids import SnapshotId
+from icectl.model.repo import RepoInfo
+from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.layout import DRAFT, STANDARD, Layout
+from icectl.repository.ops_log import BACKUPS, REPO_PATH
+from icectl.repository.ref_files import REF_FILE, read_ref_names, read_refs
+from icectl.repository.repository import Repository
+from icectl.storage.contract import Storage
+
+
+def open_repository(storage: Storage) -> Repository:
+    """The newest state of the repository; `RepositoryNotFoundError` where there is none."""
+    try:
+        data = storage.read(REPO_PATH)
+    except ObjectNotFoundError:
+        return _open_ref_files(storage)
+    try:
+        return repository_at(storage, decode_repo(data))
+    except FormatError as error:
+        raise error.at(REPO_PATH) from None
+
+
+def repository_at(storage: Storage, info: RepoInfo) -> Repository:
+    """The repository (V2) in the state of this repo info file, a backup's for example."""
+    return Repository(
+        storage=storage,
+        generation=Generation.V2,
+        layout=STANDARD,
+        spec_version=info.spec_version,
+        info=info,
+        branch_tips={ref.name: ref.snapshot_id for ref in info.branches},
+        tag_targets={ref.name: ref.snapshot_id for ref in info.tags},
+        deleted_tag_names=info.deleted_tags,
+    )
+
+
+def _open_ref_files(storage: Storage) -> Repository:
+    for layout in (STANDARD, DRAFT):
+        names = read_ref_names(storage, layout)
+        if names.branches:
+            break
+    else:
+        raise _not_found(storage)
+    refs = read_refs(storage, names)
+    branch = DEFAULT_BRANCH if DEFAULT_BRANCH in refs.branches else min(refs.branches)
+    numbered = not names.branches[branch].endswith(f"/{REF_FILE}")
+    return Repository(
+        storage=storage,
+        generation=_read_generation(storage, layout, refs.branches[branch], numbered),
+        layout=layout,
+        spec_version=1,
+        info=None,
+        branch_tips=refs.branches,
+        tag_targets=refs.tags,
+        deleted_tag_names=tuple(sorted(names.deleted_tags, key=str.encode)),
+    )
+
+
+def _read_generation(
+    storage: Storage, layout: Layout, tip: SnapshotId, numbered: bool
+) -> Generation:
+    try:
+        return decode_envelope(storage.read(layout.snapshot(tip))).generation
+    except (StorageError, FormatError):
+        # The snapshot is missing or damaged; its refs can still be listed.
+        return Generation.ALPHA_BINARY if numbered else Generation.V1
+
+
+def _not_found(storage: Storage) -> IcectlError:
+    there = set(storage.list_directories(""))
+    if BACKUPS in there or STANDARD.snapshots in there:
+        hint = (
+            f"it has files of one, yet no `{REPO_PATH}`; {BACKUPS}/ may hold older copies of it"
+            if BACKUPS in there
+            else f"it has snapshots, yet neither `{REPO_PATH}` nor refs; was `icectl init` ended?"
+        )
+    elif there:
+        hint = f"it has {', '.join(sorted(there)[:5])}; is the repository further down?"
+    else:
+        hint = f"`icectl init {storage.location}` makes one"
+    return RepositoryNotFoundError(f"there is no repository at {storage.location}", hint=hint)

@@ -1,0 +1,165 @@
+"""One state of a repository: its refs, its history and the files behind them.
+
+A `Repository` never changes; a mutation makes another state, which the next `open_repository`
+sees. Every generation answers the same questions; only V2 has a repo info file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+from icectl.errors import FormatError, RefNotFoundError, UnsupportedError
+from icectl.format.envelope import Generation
+from icectl.model.ids import ManifestId, ObjectId, SnapshotId
+from icectl.model.repo import RepoInfo, SnapshotInfo
+from icectl.model.snapshot import Snapshot
+from icectl.model.transaction_log import TransactionLog
+from icectl.repository.layout import Layout
+from icectl.repository.resolve import ResolvedRef, resolve_ref
+from icectl.storage.contract import Storage
+
+if TYPE_CHECKING:
+    from icectl.model.manifest import Manifest
+
+
+class _Identified(Protocol):
+    @property
+    def id(self) -> ObjectId: ...
+
+
+_File = TypeVar("_File", bound=_Identified)
+
+
+@dataclass(frozen=True)
+class Repository:
+    storage: Storage
+    generation: Generation
+    layout: Layout
+    spec_version: int
+    info: RepoInfo | None
+    """The repo info file; V2 only."""
+    branch_tips: Mapping[str, SnapshotId]
+    tag_targets: Mapping[str, SnapshotId]
+    deleted_tag_names: tuple[str, ...]
+    _read_infos: dict[SnapshotId, SnapshotInfo] = field(
+        default_factory=dict, repr=False, compare=False
+    )
+
+    @property
+    def is_writable(self) -> bool:
+        """Whether icectl can change repositories of this generation."""
+        return self.generation in (Generation.V1, Generation.V2)
+
+    def branches(self) -> Mapping[str, SnapshotId]:
+        return self.branch_tips
+
+    def tags(self) -> Mapping[str, SnapshotId]:
+        return self.tag_targets
+
+    def deleted_tags(self) -> tuple[str, ...]:
+        return self.deleted_tag_names
+
+    def resolve(self, text: str) -> ResolvedRef:
+        return resolve_ref(self, text)
+
+    @cached_property
+    def _listed_infos(self) -> Mapping[SnapshotId, SnapshotInfo]:
+        """What the repo info file says about each snapshot; empty before V2."""
+        return {} if self.info is None else {info.id: info for info in self.info.snapshots}
+
+    def snapshot_info(self, snapshot_id: SnapshotId) -> SnapshotInfo:
+        """Without a read in V2; before, from the snapshot's own file, once."""
+        info = self._listed_infos.get(snapshot_id) or self._read_infos.get(snapshot_id)
+        if info is not None:
+            return info
+        if self.info is not None:
+            raise RefNotFoundError(f"the repository has no snapshot {snapshot_id}")
+        self.read_snapshot(snapshot_id)
+        return self._read_infos[snapshot_id]
+
+    def ancestry(self, snapshot_id: SnapshotId) -> Iterator[SnapshotInfo]:
+        """The snapshot and its ancestors, newest first; `FormatError` instead of a loop."""
+        seen: set[SnapshotId] = set()
+        next_id: SnapshotId | None = snapshot_id
+        while next_id is not None:
+            if next_id in seen:
+                raise FormatError(
+                    f"the ancestry of {snapshot_id} comes back to {next_id}",
+                    path="repo" if self.info else self.layout.snapshot(next_id),
+                )
+            seen.add(next_id)
+            info = self.snapshot_info(next_id)
+            yield info
+            next_id = info.parent_id
+
+    def all_snapshots(self) -> Iterator[SnapshotInfo]:
+        """V2: all that the repo info file lists; before: all that a ref can reach."""
+        if self.info is not None:
+            yield from self.info.snapshots
+            return
+        seen: set[SnapshotId] = set()
+        for tip in (*self.branch_tips.values(), *self.tag_targets.values()):
+            for info in self.ancestry(tip):
+                if info.id in seen:
+                    break
+                seen.add(info.id)
+                yield info
+
+    def find_snapshots(self, prefix: str) -> list[SnapshotId]:
+        """The ids whose text begins so, in order; the prefix is in upper case."""
+        if self.info is not None:
+            return sorted(id_ for id_ in self._listed_infos if str(id_).startswith(prefix))
+        directory = self.layout.snapshots
+        found = []
+        for listed in self.storage.list(directory, with_info=False, starts_with=prefix):
+            try:
+                found.append(SnapshotId.parse(listed.path.removeprefix(f"{directory}/")))
+            except ValueError:
+                continue
+        return sorted(found)
+
+    def read_snapshot(self, snapshot_id: SnapshotId) -> Snapshot:
+        if self.is_writable:
+            from icectl.format.snapshot import decode_snapshot
+        else:
+            from icectl.format.legacy.snapshot import decode_snapshot
+        path = self.layout.snapshot(snapshot_id)
+        snapshot = self._read(path, snapshot_id, decode_snapshot)
+        self._read_infos[snapshot_id] = SnapshotInfo(
+            snapshot.id,
+            snapshot.parent_id,
+            snapshot.flushed_at,
+            snapshot.message,
+            snapshot.metadata,
+        )
+        return snapshot
+
+    def read_transaction_log(self, snapshot_id: SnapshotId) -> TransactionLog:
+        if self.layout.transactions is None:
+            raise UnsupportedError("repositories of this generation have no transaction logs")
+        if self.is_writable:
+            from icectl.format.transaction_log import decode_transaction_log
+        else:
+            from icectl.format.legacy.transaction_log import decode_transaction_log
+        path = f"{self.layout.transactions}/{snapshot_id}"
+        return self._read(path, snapshot_id, decode_transaction_log)
+
+    def read_manifest(self, manifest_id: ManifestId) -> Manifest:
+        if self.is_writable:
+            from icectl.format.manifest import decode_manifest
+        else:
+            from icectl.format.legacy.manifest import decode_manifest
+        return self._read(self.layout.manifest(manifest_id), manifest_id, decode_manifest)
+
+    def _read(self, path: str, object_id: ObjectId, decode: Callable[[bytes], _File]) -> _File:
+        data = self.storage.read(path)
+        try:
+            file = decode(data)
+        except FormatError as error:
+            raise error.at(path) from None
+        if file.id != object_id:
+            raise FormatError(f"the file says that it is {file.id}", path=path)
+        return file

@@ -1,0 +1,109 @@
+"""From what a user types for a REF to a snapshot.
+
+A REF is a branch, a tag, a snapshot id, a unique prefix of one, `branch:NAME` or `tag:NAME`;
+each may be followed by `~N` for the Nth ancestor.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+from icectl.errors import RefNotFoundError, UsageError
+from icectl.model.ids import ALPHABET, SnapshotId
+from icectl.repository.names import nearest_hint
+
+if TYPE_CHECKING:
+    from icectl.repository.repository import Repository
+
+SHORTEST_PREFIX = 4
+LONGEST_ID = 26
+SHOWN_CANDIDATES = 5
+_ANCESTOR = re.compile(r"(?P<base>.+)~(?P<count>[0-9]*)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedRef:
+    snapshot_id: SnapshotId
+    kind: Literal["branch", "tag", "snapshot"]
+    name: str | None
+    """The branch or tag; None when the snapshot was named by its id or as an ancestor."""
+
+
+def resolve_ref(repository: Repository, text: str) -> ResolvedRef:
+    found = _resolve_name(repository, text)
+    if found is not None:
+        return found
+    match = _ANCESTOR.fullmatch(text)
+    base = _resolve_name(repository, match["base"]) if match else None
+    if match is None or base is None:
+        raise _not_found(repository, match["base"] if match else text)
+    count = int(match["count"] or 1)
+    ancestor = next(islice(repository.ancestry(base.snapshot_id), count, None), None)
+    if ancestor is None:
+        raise RefNotFoundError(
+            f"{match['base']} has fewer than {count} ancestors",
+            hint=f"`icectl log {match['base']}` lists them",
+        )
+    return ResolvedRef(ancestor.id, "snapshot", None)
+
+
+def _resolve_name(repository: Repository, text: str) -> ResolvedRef | None:
+    branches, tags = repository.branches(), repository.tags()
+    if text in branches and text in tags:
+        raise RefNotFoundError(
+            f"{text} is both a branch and a tag", hint=f"write branch:{text} or tag:{text}"
+        )
+    if text in branches:
+        return ResolvedRef(branches[text], "branch", text)
+    if text in tags:
+        return ResolvedRef(tags[text], "tag", text)
+    kind, colon, name = text.partition(":")
+    if colon and kind == "branch" and name in branches:
+        return ResolvedRef(branches[name], "branch", name)
+    if colon and kind == "tag" and name in tags:
+        return ResolvedRef(tags[name], "tag", name)
+    return _resolve_prefix(repository, text.upper())
+
+
+def _resolve_prefix(repository: Repository, prefix: str) -> ResolvedRef | None:
+    if not SHORTEST_PREFIX <= len(prefix) <= LONGEST_ID or not set(prefix) <= set(ALPHABET):
+        return None
+    candidates = repository.find_snapshots(prefix)
+    if len(candidates) > 1:
+        shown = ", ".join(str(candidate) for candidate in candidates[:SHOWN_CANDIDATES])
+        more = len(candidates) - SHOWN_CANDIDATES
+        raise RefNotFoundError(
+            f"{prefix} is the beginning of {len(candidates)} snapshot ids",
+            hint=f"give more characters: {shown}" + (f" and {more} more" if more > 0 else ""),
+        )
+    return ResolvedRef(candidates[0], "snapshot", None) if candidates else None
+
+
+def _not_found(repository: Repository, text: str) -> RefNotFoundError | UsageError:
+    if "://" in text or text.startswith(("./", "../", "/", "~/")) or _is_directory(text):
+        return UsageError(
+            f"{text} is a location, and a branch, tag or snapshot id is expected here",
+            hint=f"name the repository with -r: `icectl log -r {text}`",
+        )
+    kind, colon, name = text.partition(":")
+    if colon and kind in ("branch", "tag"):
+        known = repository.branches() if kind == "branch" else repository.tags()
+        return RefNotFoundError(f"there is no {kind} {name}", hint=nearest_hint(name, known))
+    if text in repository.deleted_tags():
+        return RefNotFoundError(f"the tag {text} was deleted")
+    hint = nearest_hint(text, [*repository.branches(), *repository.tags()])
+    return RefNotFoundError(
+        f"there is no branch, tag or snapshot {text}",
+        hint=hint or "`icectl branch list` and `icectl tag list` show the names",
+    )
+
+
+def _is_directory(text: str) -> bool:
+    try:
+        return Path(text).is_dir()
+    except (OSError, ValueError):
+        return False
