@@ -1,0 +1,101 @@
+"""The commit graph, drawn in characters as git users expect it.
+
+Icechunk has no merges: each snapshot has at most one parent, so lines only ever join.
+Rows come children first; `order_for_graph` brings them into that order.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class GraphRow:
+    id: Hashable
+    parent_id: Hashable | None
+    lines: Sequence[str] = field(default=())
+    """What stands beside the commit, escaped and coloured already."""
+    time: int = 0
+
+
+def order_for_graph(rows: Iterable[GraphRow]) -> list[GraphRow]:
+    """Every child before its parent, newest first where that leaves a choice.
+
+    Clocks of writers differ, so the times alone could put a parent first. Rows of a cycle,
+    which only a damaged repository has, come last.
+    """
+    waiting = {row.id: row for row in rows}
+    position = {row_id: index for index, row_id in enumerate(waiting)}
+    children = Counter(row.parent_id for row in waiting.values())
+    ready = [(-row.time, position[row.id]) for row in waiting.values() if not children[row.id]]
+    heapq.heapify(ready)
+    by_position = list(waiting.values())
+    ordered = []
+    while ready:
+        row = by_position[heapq.heappop(ready)[1]]
+        ordered.append(waiting.pop(row.id))
+        children[row.parent_id] -= 1
+        parent = waiting.get(row.parent_id)
+        if parent is not None and not children[parent.id]:
+            heapq.heappush(ready, (-parent.time, position[parent.id]))
+    return ordered + list(waiting.values())
+
+
+def render_graph(rows: Iterable[GraphRow]) -> Iterator[str]:
+    """Lines of the graph with each row's text; joins get lines of their own."""
+    columns: list[Hashable] = []
+    """The id that each vertical line leads down to."""
+    for row in rows:
+        if row.id not in columns:
+            columns.append(row.id)
+        here = columns.index(row.id)
+        first, *rest = row.lines or ("",)
+        marks = ["*" if index == here else "|" for index in range(len(columns))]
+        yield f"{' '.join(marks)} {first}".rstrip()
+        marks[here] = " " if row.parent_id is None else "|"
+        for line in rest:
+            yield f"{' '.join(marks)} {line}".rstrip()
+        yield from _continue(columns, here, row.parent_id)
+
+
+def _continue(columns: list[Hashable], here: int, parent_id: Hashable | None) -> Iterator[str]:
+    """Lead the line at `here` on to the parent: straight, into another line, or to its end."""
+    if parent_id is None:
+        del columns[here]
+        if here < len(columns):
+            yield _shift(len(columns), here, joins=False)
+        return
+    if parent_id not in columns:
+        columns[here] = parent_id
+        return
+    there = columns.index(parent_id)
+    left, right = min(here, there), max(here, there)
+    columns[left] = parent_id
+    del columns[right]
+    yield _shift(len(columns), right, joins=True)
+    for position in range(right - 2, left - 1, -1):
+        yield _step(len(columns), position)
+
+
+def _shift(count: int, start: int, *, joins: bool) -> str:
+    """The line at `start` ends, or joins the one to its left; those behind it move left."""
+    characters = [" "] * (2 * count + 2)
+    for index in range(start):
+        characters[2 * index] = "|"
+    if joins:
+        characters[2 * start - 1] = "/"
+    for index in range(start, count):
+        characters[2 * index + 1] = "/"
+    return "".join(characters).rstrip()
+
+
+def _step(count: int, position: int) -> str:
+    """One line crosses from column `position + 1` to `position`; all others stay."""
+    characters = [" "] * (2 * count)
+    for index in range(count):
+        characters[2 * index] = "|"
+    characters[2 * position + 1] = "/"
+    return "".join(characters).rstrip()
