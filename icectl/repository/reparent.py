@@ -1,8 +1,9 @@
 """Dropping snapshots from a repo info file, without losing what they changed.
 
-Expiration and garbage collection share this one rule: a kept snapshot whose parent goes
-continues at its nearest kept ancestor, and remembers the transaction logs of all that was
-skipped, oldest first.
+Garbage collection and expiration share this one rule: a kept snapshot whose parent goes
+continues further up, and remembers the transaction logs of all that was skipped, oldest first.
+Garbage collection continues at the nearest kept ancestor; expiration at the root, because a
+snapshot that it keeps for a tag is no longer history.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import RepoInfo, SnapshotInfo
 
 
-def drop_snapshots(info: RepoInfo, dropped: Set[SnapshotId]) -> RepoInfo:
-    """The repository without the `dropped` snapshots.
+def drop_snapshots(info: RepoInfo, dropped: Set[SnapshotId], *, to_root: bool = False) -> RepoInfo:
+    """The repository without the `dropped` snapshots; `to_root` is expiration's rule.
 
     `ConflictError` when a branch or a tag points at one of them: the caller's plan is older
     than the repository.
@@ -30,7 +31,7 @@ def drop_snapshots(info: RepoInfo, dropped: Set[SnapshotId]) -> RepoInfo:
                 )
     by_id = {snapshot.id: snapshot for snapshot in info.snapshots}
     kept = tuple(
-        _reparented(snapshot, by_id, dropped)
+        _reparented(snapshot, by_id, dropped, to_root)
         for snapshot in info.snapshots
         if snapshot.id not in dropped
     )
@@ -38,14 +39,20 @@ def drop_snapshots(info: RepoInfo, dropped: Set[SnapshotId]) -> RepoInfo:
 
 
 def _reparented(
-    snapshot: SnapshotInfo, by_id: Mapping[SnapshotId, SnapshotInfo], dropped: Set[SnapshotId]
+    snapshot: SnapshotInfo,
+    by_id: Mapping[SnapshotId, SnapshotInfo],
+    dropped: Set[SnapshotId],
+    to_root: bool,
 ) -> SnapshotInfo:
     skipped: dict[SnapshotId, SnapshotInfo] = {}
     parent_id = snapshot.parent_id
-    while parent_id is not None and parent_id in dropped:
+    while parent_id is not None:
         parent = by_id.get(parent_id)
         if parent is None or parent_id in skipped or parent_id == snapshot.id:
             raise FormatError(f"the ancestry of snapshot {snapshot.id} is damaged", path="repo")
+        passed_over = to_root and skipped and parent.parent_id is not None
+        if parent_id not in dropped and not passed_over:
+            break
         skipped[parent_id] = parent
         parent_id = parent.parent_id
     if not skipped:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from icectl.errors import FormatError, RefNotFoundError, UnsupportedError
-from icectl.format.envelope import Generation
+from icectl.format.envelope import Generation, decode_envelope
 from icectl.model.ids import ManifestId, ObjectId, SnapshotId
 from icectl.model.repo import RepoInfo, SnapshotInfo
 from icectl.model.snapshot import Snapshot
@@ -22,15 +22,14 @@ from icectl.repository.resolve import ResolvedRef, resolve_ref
 from icectl.storage.contract import Storage
 
 if TYPE_CHECKING:
+    from icectl.format.legacy import LegacyManifest
     from icectl.model.manifest import Manifest
 
 
-class _Identified(Protocol):
-    @property
-    def id(self) -> ObjectId: ...
+_File = TypeVar("_File")
 
-
-_File = TypeVar("_File", bound=_Identified)
+WRITABLE = (Generation.V1, Generation.V2)
+"""What icectl changes; older generations are read-only."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +50,7 @@ class Repository:
     @property
     def is_writable(self) -> bool:
         """Whether icectl can change repositories of this generation."""
-        return self.generation in (Generation.V1, Generation.V2)
+        return self.generation in WRITABLE
 
     def branches(self) -> Mapping[str, SnapshotId]:
         return self.branch_tips
@@ -122,12 +121,11 @@ class Repository:
         return sorted(found)
 
     def read_snapshot(self, snapshot_id: SnapshotId) -> Snapshot:
-        if self.is_writable:
-            from icectl.format.snapshot import decode_snapshot
-        else:
-            from icectl.format.legacy.snapshot import decode_snapshot
+        from icectl.format.snapshot import decode_snapshot
+
         path = self.layout.snapshot(snapshot_id)
-        snapshot = self._read(path, snapshot_id, decode_snapshot)
+        snapshot = self._read(path, decode_snapshot if self.is_writable else _decode_legacy)
+        _check_id(snapshot.id, snapshot_id, path)
         self._read_infos[snapshot_id] = SnapshotInfo(
             snapshot.id,
             snapshot.parent_id,
@@ -138,28 +136,59 @@ class Repository:
         return snapshot
 
     def read_transaction_log(self, snapshot_id: SnapshotId) -> TransactionLog:
+        from icectl.format.transaction_log import decode_transaction_log
+
         if self.layout.transactions is None:
             raise UnsupportedError("repositories of this generation have no transaction logs")
-        if self.is_writable:
-            from icectl.format.transaction_log import decode_transaction_log
-        else:
-            from icectl.format.legacy.transaction_log import decode_transaction_log
         path = f"{self.layout.transactions}/{snapshot_id}"
-        return self._read(path, snapshot_id, decode_transaction_log)
+        if not self.is_writable:
+            from icectl.format.legacy import decode_legacy_transaction_log
+
+            return self._read(
+                path,
+                lambda data: decode_legacy_transaction_log(
+                    decode_envelope(data).payload, snapshot_id
+                ),
+            )
+        log = self._read(path, decode_transaction_log)
+        _check_id(log.id, snapshot_id, path)
+        return log
 
     def read_manifest(self, manifest_id: ManifestId) -> Manifest:
-        if self.is_writable:
-            from icectl.format.manifest import decode_manifest
-        else:
-            from icectl.format.legacy.manifest import decode_manifest
-        return self._read(self.layout.manifest(manifest_id), manifest_id, decode_manifest)
+        """V1 and V2, by columns; older generations have `read_legacy_manifest`."""
+        from icectl.format.manifest import decode_manifest
 
-    def _read(self, path: str, object_id: ObjectId, decode: Callable[[bytes], _File]) -> _File:
+        path = self.layout.manifest(manifest_id)
+        manifest = self._read(path, decode_manifest)
+        _check_id(manifest.id, manifest_id, path)
+        return manifest
+
+    def read_legacy_manifest(self, manifest_id: ManifestId) -> LegacyManifest:
+        from icectl.format.legacy import decode_legacy_manifest
+
+        path = self.layout.manifest(manifest_id)
+        manifest = self._read(
+            path, lambda data: decode_legacy_manifest(decode_envelope(data).payload)
+        )
+        if manifest.id is not None:
+            _check_id(manifest.id, manifest_id, path)
+        return manifest
+
+    def _read(self, path: str, decode: Callable[[bytes], _File]) -> _File:
         data = self.storage.read(path)
         try:
-            file = decode(data)
+            return decode(data)
         except FormatError as error:
             raise error.at(path) from None
-        if file.id != object_id:
-            raise FormatError(f"the file says that it is {file.id}", path=path)
-        return file
+
+
+def _decode_legacy(data: bytes) -> Snapshot:
+    from icectl.format.legacy import decode_legacy_snapshot
+
+    return decode_legacy_snapshot(decode_envelope(data).payload)
+
+
+def _check_id(said: ObjectId, expected: ObjectId, path: str) -> None:
+    """The name of a file is its id: another one inside is a file in the wrong place."""
+    if said != expected:
+        raise FormatError(f"the file says that it is {said}", path=path)
