@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from datetime import datetime
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -203,7 +204,7 @@ def _refusal(status: int, body: bytes) -> RequestFailure:
         answer = json.loads(body)["error"]
         message = answer["message"] if isinstance(answer, dict) else str(answer)
     except (ValueError, KeyError, TypeError):
-        message = body[:200].decode("utf-8", "replace")
+        message = " ".join(body[:200].decode("utf-8", "replace").split())
     if status == 404 and "bucket does not exist" in message:
         return RequestFailure(status, "NoSuchBucket", message)
-    return RequestFailure(status, str(status), message)
+    return RequestFailure(status, HTTPStatus(status).phrase, message)

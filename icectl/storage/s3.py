@@ -57,6 +57,8 @@ class S3Storage(ObjectStore):
             "connect_timeout": CONNECT_TIMEOUT,
             "read_timeout": READ_TIMEOUT,
             "max_pool_connections": 64,
+            # Some servers answer a range with the checksum of the whole object.
+            "response_checksum_validation": "when_required",
             "retries": {"total_max_attempts": 1, "mode": "standard"},
         }
         if self._force_path_style:

@@ -13,11 +13,9 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
+from icectl.model.ids import ALPHABET
 from icectl.storage.bounded import in_batches
 from icectl.storage.contract import ListingShard, ObjectInfo, Storage
-
-ID_ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Crockford's base 32: the characters of ids, in order."""
 
 SMALL_DIRECTORY = 1000
 BATCH = 1000
@@ -26,7 +24,7 @@ BATCHES_WAITING = 32
 
 def plan_listing_shards(count: int) -> Sequence[ListingShard]:
     """At most `count` shards (and 1024) that together are the whole directory."""
-    cells = [first + second for first in ID_ALPHABET for second in ID_ALPHABET]
+    cells = [first + second for first in ALPHABET for second in ALPHABET]
     count = max(1, min(count, len(cells)))
     cuts = [cells[number * len(cells) // count] for number in range(1, count)]
     return list(map(ListingShard, ["", *cuts], [*cuts, None]))

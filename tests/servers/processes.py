@@ -1,0 +1,59 @@
+"""Starting a server process on loopback, waiting until it answers, ending it by its id."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def free_port() -> int:
+    """A free port whose number plus 10000 is free too (seaweedfs opens both)."""
+    while True:
+        with socket.socket() as first, socket.socket() as second:
+            first.bind(("127.0.0.1", 0))
+            port: int = first.getsockname()[1]
+            try:
+                second.bind(("127.0.0.1", port + 10000))
+            except (OSError, OverflowError):
+                continue
+            return port
+
+
+def program(name: str) -> str:
+    """The program beside the running interpreter, or on the path."""
+    beside = Path(sys.executable).with_name(name)
+    found = str(beside) if beside.exists() else shutil.which(name)
+    if found is None:
+        raise FileNotFoundError(name)
+    return found
+
+
+@contextlib.contextmanager
+def running(command: list[str], directory: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """The process while the block runs; then it is killed by its id."""
+    log = (directory / "server.log").open("wb")
+    process = subprocess.Popen(command, cwd=directory, stdout=log, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        process.send_signal(signal.SIGKILL)
+        process.wait()
+        log.close()
+
+
+def wait_for_port(process: subprocess.Popen[bytes], port: int, *, timeout: float = 60) -> None:
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if process.poll() is not None:
+            raise RuntimeError(f"the server ended with {process.returncode}")
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            return
+        time.sleep(0.05)
+    raise TimeoutError(f"nothing listens on port {port}")

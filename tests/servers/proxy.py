@@ -1,0 +1,136 @@
+"""A proxy in front of a server that loses responses, delays, or answers for the server.
+
+It speaks HTTP/1.1 so far as to see where a request and its response end, and passes the
+bytes on unchanged (the Host header included, so that signatures stay valid).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+
+@dataclass
+class Faults:
+    """What goes wrong, counted over the requests whose method is in `methods`."""
+
+    methods: frozenset[str] = frozenset({"PUT", "POST"})
+    lose_one_in: int = 0
+    """The request arrives at the server; the client gets no response."""
+    refuse_one_in: int = 0
+    """503 SlowDown, and the request never arrives."""
+    delay: float = 0.0
+    lost: int = 0
+    refused: int = 0
+    _count: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def next_fault(self, method: str) -> str | None:
+        if method not in self.methods:
+            return None
+        with self._lock:
+            number = next(self._count)
+            if self.lose_one_in and number % self.lose_one_in == 0:
+                self.lost += 1
+                return "lose"
+            if self.refuse_one_in and number % self.refuse_one_in == 0:
+                self.refused += 1
+                return "refuse"
+        return None
+
+
+SLOW_DOWN = (
+    b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+)
+
+
+@contextlib.contextmanager
+def fault_proxy(server_url: str, faults: Faults) -> Iterator[str]:
+    """The proxy's URL while the block runs."""
+    target = urlsplit(server_url)
+    assert target.hostname is not None and target.port is not None
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        stop = threading.Event()
+        upstream = (target.hostname, target.port)
+
+        def accept() -> None:
+            while not stop.is_set():
+                with contextlib.suppress(OSError):
+                    client, _ = listener.accept()
+                    threading.Thread(
+                        target=_serve, args=(client, upstream, faults), daemon=True
+                    ).start()
+
+        acceptor = threading.Thread(target=accept, daemon=True)
+        acceptor.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+        finally:
+            stop.set()
+            listener.shutdown(socket.SHUT_RDWR)
+            acceptor.join(5)
+
+
+def _serve(client: socket.socket, upstream: tuple[str, int], faults: Faults) -> None:
+    with contextlib.suppress(OSError), client, socket.create_connection(upstream) as server:
+        requests, responses = client.makefile("rb"), server.makefile("rb")
+        while head := _read_head(requests):
+            method = head.split(b" ", 1)[0].decode()
+            if b"expect: 100-continue" in head.lower():
+                client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+                head = b"\r\n".join(
+                    line for line in head.split(b"\r\n") if not line.lower().startswith(b"expect:")
+                )
+            body = _read_body(requests, head)
+            if faults.delay:
+                time.sleep(faults.delay)
+            fault = faults.next_fault(method)
+            if fault == "refuse":
+                client.sendall(
+                    b"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\n"
+                    b"Content-Length: %d\r\n\r\n%s" % (len(SLOW_DOWN), SLOW_DOWN)
+                )
+                continue
+            server.sendall(head + body)
+            answer = _read_head(responses)
+            while answer.startswith(b"HTTP/1.1 100"):
+                answer = _read_head(responses)
+            bodiless = method == "HEAD" or answer.split(b" ", 2)[1] in (b"204", b"304")
+            payload = b"" if bodiless else _read_body(responses, answer, until_close=True)
+            if fault == "lose":
+                return
+            client.sendall(answer + payload)
+
+
+def _read_head(stream: socket.SocketIO) -> bytes:
+    lines = []
+    while line := stream.readline():
+        lines.append(line)
+        if line == b"\r\n":
+            return b"".join(lines)
+    return b""
+
+
+def _read_body(stream: socket.SocketIO, head: bytes, *, until_close: bool = False) -> bytes:
+    headers = {
+        name.strip().lower(): value.strip()
+        for name, _, value in (line.partition(b":") for line in head.split(b"\r\n")[1:])
+    }
+    if b"chunked" in headers.get(b"transfer-encoding", b""):
+        parts = []
+        while True:
+            size_line = stream.readline()
+            parts.append(size_line)
+            size = int(size_line.split(b";")[0], 16)
+            parts.append(stream.read(size + 2))
+            if size == 0:
+                return b"".join(parts)
+    if b"content-length" in headers:
+        return stream.read(int(headers[b"content-length"]))
+    return stream.read() if until_close else b""

@@ -1,0 +1,273 @@
+"""The one suite that every backend passes against its real server."""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from icectl.errors import ObjectNotFoundError, PreconditionFailedError, StorageError
+from icectl.storage import sharded_listing
+from icectl.storage.contract import ListingShard, Storage, Version
+from icectl.storage.sharded_listing import list_sharded, plan_listing_shards
+from tests.storage.conftest import HONEST, backends
+
+ODD_NAMES = (
+    "!bang", "0", "00", "1", "10", "A", "A0", "AZ", "Z", "ZZ", "ZZZZ", "a-lower", "with space",
+    "I", "O0", "é", "日本", "~", "nested/A0", "plus+and%percent", "é", "[x]", "𝒳",
+)  # fmt: skip
+
+
+def put_all(storage: Storage, paths: list[str], data: bytes = b"x") -> None:
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda path: storage.put_if_absent(path, data), paths))
+
+
+def paths_of(storage: Storage, prefix: str = "", **arguments: object) -> list[str]:
+    return sorted(info.path for info in storage.list(prefix, **arguments))  # type: ignore[arg-type]
+
+
+class TestReading:
+    def test_the_bytes_and_their_version(self, storage: Storage) -> None:
+        data = bytes(range(256)) * 5 + b"\r\n--x\r\n\r\n"
+        version = storage.put_if_absent("snapshots/A", data)
+        assert storage.read("snapshots/A") == data
+        assert storage.read_versioned("snapshots/A").data == data
+        assert storage.read_versioned("snapshots/A").version == version
+
+    def test_an_empty_object(self, storage: Storage) -> None:
+        storage.put_if_absent("empty", b"")
+        assert storage.read("empty") == b""
+        assert storage.info("empty").size == 0
+
+    def test_ranges(self, storage: Storage) -> None:
+        storage.put_if_absent("chunks/A", b"0123456789")
+        assert storage.read_range("chunks/A", 0, 10) == b"0123456789"
+        assert storage.read_range("chunks/A", 3, 4) == b"3456"
+        assert storage.read_range("chunks/A", 9, 1) == b"9"
+        assert storage.read_range("chunks/A", 4, 0) == b""
+
+    @pytest.mark.parametrize(("offset", "length"), [(5, 6), (10, 1), (50, 5)])
+    def test_a_range_beyond_the_end(self, storage: Storage, offset: int, length: int) -> None:
+        storage.put_if_absent("chunks/A", b"0123456789")
+        with pytest.raises(StorageError, match=r"chunks/A ends before byte"):
+            storage.read_range("chunks/A", offset, length)
+
+    def test_what_is_not_there(self, storage: Storage) -> None:
+        storage.put_if_absent("refs/branch.main/ref.json", b"{}")
+        for path in ("nothing", "refs/nothing", "refs", "refs/branch.main/ref.json/below"):
+            for read in (
+                storage.read,
+                storage.read_versioned,
+                storage.info,
+                lambda path: storage.read_range(path, 0, 1),
+            ):
+                with pytest.raises(ObjectNotFoundError, match=f"{path} does not exist"):
+                    read(path)
+
+    @pytest.mark.parametrize(
+        "path", ["../x", "/etc/passwd", "a/../../x", "", "a//b", "./a", "a\0b"]
+    )
+    def test_a_path_that_leaves_the_root(self, storage: Storage, path: str) -> None:
+        with pytest.raises(StorageError, match="not the path of an object"):
+            storage.read(path)
+        with pytest.raises(StorageError, match="not the path of an object"):
+            storage.put_if_absent(path, b"")
+
+    def test_many_at_once_with_each_failure(self, storage: Storage) -> None:
+        paths = [f"chunks/{number}" for number in range(60)]
+        put_all(storage, paths)
+        asked = [*paths, "chunks/missing"]
+        answers = dict(storage.read_many(iter(asked), concurrency=7))
+        assert isinstance(answers.pop("chunks/missing"), ObjectNotFoundError)
+        assert answers == dict.fromkeys(paths, b"x")
+
+    def test_many_are_read_lazily(self, storage: Storage) -> None:
+        storage.put_if_absent("a", b"1")
+        taken = 0
+
+        def paths():  # type: ignore[no-untyped-def]
+            nonlocal taken
+            for _ in range(1000):
+                taken += 1
+                yield "a"
+
+        answers = storage.read_many(paths(), concurrency=5)
+        assert next(answers) == ("a", b"1")
+        assert taken <= 6
+        answers.close()  # type: ignore[attr-defined]
+
+    def test_size_and_time(self, storage: Storage) -> None:
+        before = storage.read_clock()
+        storage.put_if_absent("a", b"12345")
+        info = storage.info("a")
+        assert (info.path, info.size) == ("a", 5)
+        assert info.created_at is not None
+        # S3 and HTTP dates have whole seconds.
+        assert before - 1_100_000 <= info.created_at <= storage.read_clock() + 1_100_000
+
+    def test_the_clock_is_about_now(self, storage: Storage) -> None:
+        assert abs(storage.read_clock() / 1e6 - time.time()) < 3
+
+
+class TestConditionalPuts:
+    def test_create_once(self, storage: Storage) -> None:
+        storage.put_if_absent("repo", b"1")
+        with pytest.raises(PreconditionFailedError, match="repo was changed"):
+            storage.put_if_absent("repo", b"2")
+        assert storage.read("repo") == b"1"
+
+    def test_replace_what_was_read(self, storage: Storage) -> None:
+        first = storage.put_if_absent("repo", b"1")
+        second = storage.put_if_match("repo", b"2", first, metadata={"key": "value"})
+        assert storage.read_versioned("repo").version == second != first
+        with pytest.raises(PreconditionFailedError):
+            storage.put_if_match("repo", b"3", first)
+        assert storage.read("repo") == b"2"
+
+    def test_replace_what_is_gone(self, storage: Storage) -> None:
+        version = storage.put_if_absent("repo", b"1")
+        assert list(storage.delete_many(["repo"])) == [("repo", None)]
+        with pytest.raises(PreconditionFailedError):
+            storage.put_if_match("repo", b"2", version)
+        with pytest.raises(ObjectNotFoundError):
+            storage.read("repo")
+
+    def test_large_objects_keep_their_condition(self, storage: Storage) -> None:
+        data = b"0123456789abcdef" * (1 << 20)
+        version = storage.put_if_absent("repo", b"1")
+        stale, version = version, storage.put_if_match("repo", data, version)
+        with pytest.raises(PreconditionFailedError):
+            storage.put_if_match("repo", data + b"!", stale)
+        assert storage.read_versioned("repo").data == data
+
+    def test_the_probe_leaves_nothing(self, storage: Storage) -> None:
+        storage.ensure_conditional_writes()
+        storage.ensure_conditional_writes()
+        assert paths_of(storage) == []
+
+    @pytest.mark.parametrize("backend", backends(*HONEST), indirect=True)
+    def test_one_of_many_creates(self, storage: Storage) -> None:
+        def create(number: int) -> bool:
+            try:
+                storage.put_if_absent("repo", str(number).encode())
+            except PreconditionFailedError:
+                return False
+            return True
+
+        with ThreadPoolExecutor(16) as pool:
+            assert sum(pool.map(create, range(16))) == 1
+
+    @pytest.mark.parametrize("backend", backends(*HONEST), indirect=True)
+    def test_no_update_is_lost_among_32_writers(self, storage: Storage) -> None:
+        storage.put_if_absent("counter", b"")
+
+        def append(writer: int) -> None:
+            for turn in range(3):
+                while True:
+                    old = storage.read_versioned("counter")
+                    try:
+                        storage.put_if_match(
+                            "counter", old.data + b"%d.%d " % (writer, turn), old.version
+                        )
+                    except PreconditionFailedError:
+                        continue
+                    break
+
+        with ThreadPoolExecutor(32) as pool:
+            list(pool.map(append, range(32)))
+        entries = Counter(storage.read("counter").split())
+        assert entries == Counter(b"%d.%d" % (w, t) for w in range(32) for t in range(3))
+
+
+class TestListing:
+    def test_below_a_directory(self, storage: Storage) -> None:
+        put_all(storage, ["repo", "refs/branch.a/ref.json", "refs/tag.b/ref.json", "refsx/c"])
+        assert paths_of(storage) == [
+            "refs/branch.a/ref.json", "refs/tag.b/ref.json", "refsx/c", "repo",
+        ]  # fmt: skip
+        assert paths_of(storage, "refs") == ["refs/branch.a/ref.json", "refs/tag.b/ref.json"]
+        assert paths_of(storage, "refs/") == paths_of(storage, "refs")
+        assert paths_of(storage, "refs", starts_with="bra") == ["refs/branch.a/ref.json"]
+        assert paths_of(storage, "refs", with_info=False) == paths_of(storage, "refs")
+        assert paths_of(storage, "nothing") == []
+
+    def test_sizes_and_times(self, storage: Storage) -> None:
+        storage.put_if_absent("chunks/A", b"123")
+        (info,) = storage.list("chunks")
+        assert info == storage.info("chunks/A")
+
+    def test_directories(self, storage: Storage) -> None:
+        put_all(storage, ["repo", "refs/branch.a/ref.json", "refs/tag.b/ref.json", "refs/c"])
+        assert sorted(storage.list_directories("")) == ["refs"]
+        assert sorted(storage.list_directories("refs")) == ["branch.a", "tag.b"]
+        assert list(storage.list_directories("nothing")) == []
+
+    def test_odd_names(self, storage: Storage) -> None:
+        paths = sorted(f"chunks/{name}" for name in set(ODD_NAMES))
+        put_all(storage, paths)
+        assert paths_of(storage, "chunks") == paths
+        assert dict(storage.read_many(paths)) == dict.fromkeys(paths, b"x")
+        assert dict(storage.delete_many(paths)) == dict.fromkeys(paths)
+        assert paths_of(storage) == []
+
+    def test_shards_meet_without_gap_or_overlap(
+        self, storage: Storage, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        paths = sorted(f"chunks/{name}" for name in set(ODD_NAMES))
+        put_all(storage, paths)
+        for count in (1, 2, 32, 100):
+            listed: list[str] = []
+            for shard in plan_listing_shards(count):
+                listed += paths_of(storage, "chunks", shard=shard)
+            assert sorted(listed) == paths
+        for small in (1, 3, len(paths) - 1, len(paths), len(paths) + 1):
+            monkeypatch.setattr(sharded_listing, "SMALL_DIRECTORY", small)
+            assert sorted(info.path for info in list_sharded(storage, "chunks")) == paths
+
+    def test_more_than_one_page(self, storage: Storage) -> None:
+        alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+        paths = [*sorted(f"chunks/{a}{b}0" for a in alphabet for b in alphabet), "chunks/foreign"]
+        put_all(storage, [*paths, "chunkz"])
+        assert paths_of(storage, "chunks") == paths
+        assert sorted(info.path for info in list_sharded(storage, "chunks")) == paths
+        middle = ListingShard("A", "C")
+        assert paths_of(storage, "chunks", shard=middle) == [
+            path for path in paths if path.removeprefix("chunks/")[0] in "AB"
+        ]
+        started = list_sharded(storage, "chunks", with_info=False)
+        next(started)
+        started.close()  # type: ignore[attr-defined]
+        assert dict(storage.delete_many(iter(paths))) == dict.fromkeys(paths)
+        assert paths_of(storage) == ["chunkz"]
+
+
+class TestDeleting:
+    def test_what_is_gone_is_no_failure(self, storage: Storage) -> None:
+        put_all(storage, ["a", "b/c"])
+        assert dict(storage.delete_many(["a", "missing", "b/c", "b/none"])) == dict.fromkeys(
+            ["a", "missing", "b/c", "b/none"]
+        )
+        assert paths_of(storage) == []
+
+    def test_nothing(self, storage: Storage) -> None:
+        assert list(storage.delete_many([])) == []
+
+
+class TestTravelling:
+    def test_pickled_after_use(self, storage: Storage) -> None:
+        storage.put_if_absent("a", b"1")
+        storage.ensure_conditional_writes()
+        pickled = pickle.dumps(storage)
+        copy = pickle.loads(pickled)
+        assert copy.read("a") == b"1"
+        assert copy.location == storage.location
+        assert b"secret" not in pickled and "secret" not in repr(storage)
+
+    def test_a_version_is_a_value(self, storage: Storage) -> None:
+        version = storage.put_if_absent("a", b"1")
+        storage.put_if_match("a", b"2", Version(version.token))
+        assert storage.read("a") == b"2"
