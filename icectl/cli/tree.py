@@ -49,6 +49,7 @@ GROUPS: dict[str, str] = {
 }
 
 COMMANDS: tuple[Command, ...] = (
+    Command("inspect-file", "Show what one file of the format says", "inspect_file:inspect_file"),
     Command("remote list", "List the named repositories", "remote:list_remotes"),
     Command("remote show", "Show one named repository", "remote:show"),
     Command("remote add", "Give a repository a name", "remote:add"),

@@ -136,7 +136,15 @@ def _type_name(file_type: int) -> str:
 
 
 def decompress(data: bytes, start: int) -> bytearray:
-    """The one zstd frame from `start` to the end, with a hard limit on what it unfolds to.
+    """The one zstd frame from `start` to the end, with a hard limit on what it unfolds to."""
+    payload, problem = decompress_what_there_is(data, start)
+    if problem is not None:
+        raise problem
+    return payload
+
+
+def decompress_what_there_is(data: bytes, start: int) -> tuple[bytearray, FormatError | None]:
+    """The payload as far as it can be had, and what kept it from being all.
 
     A decompressor of its own each time: one shared between threads corrupts data.
     """
@@ -148,22 +156,21 @@ def decompress(data: bytes, start: int) -> bytearray:
     payload = bytearray()
     for position in range(start, len(data), _SLICE):
         if stream.eof:
-            raise FormatError("there are bytes behind the zstd frame", offset=position)
+            return payload, FormatError("there are bytes behind the zstd frame", offset=position)
         try:
             payload += stream.decompress(view[position : position + _SLICE])
         except (zstandard.ZstdError, MemoryError) as error:
-            raise FormatError(f"zstd: {error}", offset=position) from None
+            return payload, FormatError(f"zstd: {error}", offset=position)
         if len(payload) > limit:
-            raise FormatError(
+            return payload, FormatError(
                 f"{len(data) - start} bytes unfold to more than {limit}", offset=position
             )
     if not stream.eof:
-        raise FormatError("the zstd frame is cut off", offset=len(data))
+        return payload, FormatError("the zstd frame is cut off", offset=len(data))
     if stream.unused_data:
-        raise FormatError(
-            "there are bytes behind the zstd frame", offset=len(data) - len(stream.unused_data)
-        )
-    return payload
+        end = len(data) - len(stream.unused_data)
+        return payload, FormatError("there are bytes behind the zstd frame", offset=end)
+    return payload, None
 
 
 def encode_envelope(

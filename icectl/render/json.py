@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields, is_dataclass
+from datetime import datetime
 from enum import Enum
 from typing import Any
 
@@ -34,6 +35,8 @@ def to_json(value: Any) -> Any:
         return _float_to_json(value)
     if isinstance(value, ObjectId | str):
         return str(value)
+    if isinstance(value, datetime):
+        return value.strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if is_dataclass(value):

@@ -1,0 +1,100 @@
+"""`icectl inspect-file`: one file of the format, with or without a repository around it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+from icectl.cli.context import CommandContext
+from icectl.cli.locations import looks_like_location
+from icectl.cli.options import command
+from icectl.cli.parameters import Argument, Option
+from icectl.errors import FormatError, RepositoryNotFoundError, UsageError
+from icectl.ops.inspect_file import describe_file, iterate_references, read_named_file
+from icectl.render.inspect_file import render_inspection, render_references
+
+EXAMPLES = {
+    "inspect-file": (
+        ("icectl inspect-file ./my-repo/repo", "the repo info file: refs, snapshots, ops log"),
+        ("icectl inspect-file -r prod 1CECHNKREP0F1RSTCMT0", "a file of a repository by its id"),
+        (
+            "icectl inspect-file -r prod manifests/7TPWNB215VHK4691XAH0 --refs --jsonl",
+            "every reference of a manifest, one per line",
+        ),
+        ("icectl inspect-file --raw - < repo | xxd | head", "the decompressed payload"),
+    )
+}
+
+
+@command(jsonl=True)
+def inspect_file(
+    context: CommandContext,
+    file: Annotated[
+        str,
+        Argument(
+            "FILE",
+            help="A path, a URL, - for standard input; or, in a repository, an id or a name such "
+            "as snapshots/1CECHNKREP0F1RSTCMT0.",
+        ),
+    ],
+    refs: Annotated[bool, Option("--refs", help="List the references of a manifest.")] = False,
+    raw: Annotated[
+        bool, Option("--raw", help="Write the decompressed payload to standard output.")
+    ] = False,
+) -> None:
+    """Show what one file of the Icechunk format says.
+
+    The kind of the file and its generation are told from the content. Of a damaged file,
+    what is wrong, where, and what can still be read is shown, and the exit code is 13.
+    """
+    if raw and (refs or not context.wants_text):
+        raise UsageError("--raw writes bytes and goes with no other form of output")
+    if context.options.jsonl and not refs:
+        raise UsageError("--jsonl goes with --refs", hint="Use --json for the whole file.")
+    path, data = _read(context, file)
+    result, inspection = describe_file(path, data)
+    if raw:
+        sys.stdout.buffer.write(inspection.payload)
+        sys.stdout.buffer.flush()
+    elif refs and context.options.json:
+        content = {**result.content, "chunk_refs": iterate_references(path, data, inspection)}
+        document = {name: getattr(result, name) for name in type(result).__slots__}
+        context.emit({**document, "content": content}, lambda _document, _style: ())
+    elif refs:
+        references = iterate_references(path, data, inspection)
+        context.emit_list("chunk_refs", references, render_references)
+    else:
+        context.emit(result, render_inspection, paged=True)
+    if inspection.problems:
+        count = len(inspection.problems)
+        raise FormatError(
+            inspection.problems[0].reason,
+            offset=inspection.problems[0].offset,
+            path=path,
+            hint=None
+            if count == 1
+            else f"{count} problems in all; what can be read is shown above.",
+        )
+
+
+def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
+    if file == "-":
+        return "-", sys.stdin.buffer.read()
+    if "://" in file:
+        directory, _, name = file.rpartition("/")
+        return file, context.open_storage(directory).read(name)
+    if context.options.repo is None and (Path(file).exists() or looks_like_location(file)):
+        try:
+            return file, Path(file).read_bytes()
+        except OSError as error:
+            raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+    try:
+        repository = context.open_repository()
+    except RepositoryNotFoundError as error:
+        if context.options.repo is not None:
+            raise
+        raise RepositoryNotFoundError(
+            f"there is no file {file}, and no repository to look it up in", hint=error.hint
+        ) from None
+    return read_named_file(repository, file)

@@ -1,0 +1,260 @@
+"""Any one file, told from its content alone, with what can be read of a damaged one.
+
+The content carries the specification's names. Values that the file holds encoded
+(FlexBuffers, MessagePack, JSON) are decoded; references of a manifest are counted.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, fields, is_dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from icectl.errors import FormatError
+from icectl.format.envelope import (
+    MAGIC,
+    FileType,
+    Generation,
+    Header,
+    decode_envelope,
+    decode_header,
+    decompress_what_there_is,
+)
+from icectl.format.reader import Reader
+from icectl.format.schema import MANIFEST, REPO, SNAPSHOT, TRANSACTION_LOG
+from icectl.model.ids import INITIAL_SNAPSHOT_ID, ObjectId
+from icectl.model.values import UnknownField
+
+if TYPE_CHECKING:
+    from icectl.model.manifest import Manifest
+
+_TABLES = {
+    FileType.REPO_INFO: ("repo", REPO),
+    FileType.SNAPSHOT: ("snapshot", SNAPSHOT),
+    FileType.MANIFEST: ("manifest", MANIFEST),
+    FileType.TRANSACTION_LOG: ("transaction_log", TRANSACTION_LOG),
+}
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_TIMES = frozenset({"flushed_at", "set_at", "updated_at"})
+
+
+@dataclass(frozen=True, slots=True)
+class Inspection:
+    generation: str | None
+    """None for files that look the same in several: refs, configs and chunks."""
+    header: Header | None
+    size_bytes: int
+    payload: bytes | bytearray
+    kind: str
+    content: dict[str, Any]
+    problems: tuple[FormatError, ...] = ()
+    unknown_fields: tuple[UnknownField, ...] = ()
+
+
+def inspect_bytes(data: bytes) -> Inspection:
+    """What the file is and says; never raises."""
+    if data[: len(MAGIC)] == MAGIC:
+        return _inspect_with_header(data)
+    for kind, decode in (("ref", _decode_ref), ("config", _decode_config)):
+        try:
+            return Inspection(None, None, len(data), data, kind, decode(data))
+        except FormatError:
+            continue
+    try:
+        return _inspect_legacy(Generation.ALPHA_RAW, None, data, data)
+    except FormatError:
+        # Anything may be a chunk: its bytes are defined by Zarr codecs alone.
+        return Inspection(None, None, len(data), data, "chunk", {"length": len(data)})
+
+
+def _inspect_with_header(data: bytes) -> Inspection:
+    try:
+        found = decode_header(data)
+    except FormatError as error:
+        return Inspection(None, None, len(data), b"", "unknown", {}, (error,))
+    assert found is not None
+    header, size = found
+    payload: bytes | bytearray = data[size:]
+    problems = []
+    if header.compression:
+        payload, problem = decompress_what_there_is(data, size)
+        if problem is not None:
+            problems.append(problem)
+    if header.file_type not in _TABLES or payload[4:8] != b"Ichk":
+        try:
+            generation = decode_envelope(data).generation
+            return _inspect_legacy(generation, header, data, payload)
+        except FormatError as error:
+            if error.reason not in {problem.reason for problem in problems}:
+                problems.append(error)
+            kind = _TABLES.get(FileType(header.file_type), ("unknown",))[0]
+            return Inspection(None, header, len(data), payload, kind, {}, tuple(problems))
+    kind, table = _TABLES[FileType(header.file_type)]
+    generation = Generation.V2 if header.spec_version == 2 else Generation.V1
+    reader = Reader(payload, problems)
+    try:
+        content = reader.read_root(table)
+    except FormatError as error:
+        problems.append(error)
+        content = {}
+    if kind == "manifest" and not problems:
+        try:
+            _count_references(data, content)
+        except FormatError as error:
+            problems.append(error)
+    content = _decode_values(content, header.spec_version, problems)
+    return Inspection(
+        generation,
+        header,
+        len(data),
+        payload,
+        kind,
+        content,
+        tuple(problems),
+        reader.unknown_fields,
+    )
+
+
+def _count_references(data: bytes, content: dict[str, Any]) -> None:
+    from icectl.format.manifest import decode_manifest
+
+    for array, counted in zip(decode_manifest(data).arrays, content["arrays"], strict=True):
+        counted["refs"] = count_kinds(array.refs.kind)
+
+
+def count_kinds(kinds: Any) -> dict[str, int]:
+    """References by kind, and in all."""
+    import numpy as np
+
+    native, inline, virtual, compressed = np.bincount(kinds, minlength=4).tolist()
+    return {
+        "count": len(kinds),
+        "native": native,
+        "inline": inline,
+        "virtual": virtual + compressed,
+        "virtual_compressed": compressed,
+    }
+
+
+def _inspect_legacy(
+    generation: Generation, header: Header | None, data: bytes, payload: bytes | bytearray
+) -> Inspection:
+    from icectl.format.legacy.columns import legacy_manifest_columns
+    from icectl.format.legacy.layouts import guess_legacy_kind
+    from icectl.format.legacy.manifest import decode_legacy_manifest
+    from icectl.format.legacy.snapshot import decode_legacy_snapshot
+    from icectl.format.legacy.transaction_log import (
+        decode_legacy_attributes,
+        decode_legacy_transaction_log,
+    )
+
+    kind = guess_legacy_kind(payload)
+    problems: list[FormatError] = []
+    if kind == "manifest":
+        manifest = legacy_manifest_columns(decode_legacy_manifest(payload))
+        content = _plain_manifest(manifest)
+    elif kind == "transaction_log":
+        # These generations have the id in the file's name only.
+        content = _plain(decode_legacy_transaction_log(payload, INITIAL_SNAPSHOT_ID))
+        del content["id"]
+    elif kind == "snapshot":
+        content = _decode_values(_plain(decode_legacy_snapshot(payload)), 1, problems)
+    else:
+        content = decode_legacy_attributes(payload)
+    return Inspection(generation, header, len(data), payload, kind, content, tuple(problems))
+
+
+def _plain_manifest(manifest: Manifest) -> dict[str, Any]:
+    return {
+        "id": manifest.id,
+        "arrays": [
+            {"node_id": array.node_id, "refs": count_kinds(array.refs.kind)}
+            for array in manifest.arrays
+        ],
+    }
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value) and not isinstance(value, type):
+        shown = {
+            field.name.rstrip("_"): _plain(getattr(value, field.name))
+            for field in fields(value)
+            if field.name not in ("unknown_fields", "spec_version")
+        }
+        return shown or {"type": type(value).__name__}
+    if isinstance(value, tuple | list):
+        return [_plain(element) for element in value]
+    return value
+
+
+def _decode_ref(data: bytes) -> dict[str, Any]:
+    from icectl.format.refs import decode_ref_data
+
+    return {key: value for key, value in _plain(decode_ref_data(data)).items() if value is not None}
+
+
+def _decode_config(data: bytes) -> dict[str, Any]:
+    from icectl.format.config import decode_config_yaml
+
+    config = decode_config_yaml(data)
+    if not config or not all(key.isidentifier() for key in config):
+        raise FormatError("this is no repository config")
+    return config
+
+
+def _decode_values(value: Any, spec_version: int, problems: list[FormatError]) -> Any:
+    """Byte strings that hold an encoded value, decoded in place."""
+    if isinstance(value, list | tuple):
+        return [_decode_values(element, spec_version, problems) for element in value]
+    if not isinstance(value, dict):
+        return value
+    if value.keys() == {"name", "value"} and isinstance(value["value"], bytes):
+        return {
+            "name": value["name"],
+            "value": _attempt(value["value"], spec_version == 2, problems, value["name"]),
+        }
+    decoded = {}
+    for name, element in value.items():
+        if name in _TIMES and isinstance(element, int):
+            element = _moment(element)
+        if isinstance(element, bytes) and not isinstance(element, ObjectId):
+            if name == "user_data":
+                element = _decode_json(element, problems)
+            elif name == "config":
+                element = _attempt(element, True, problems, name)
+            elif name == "extra":
+                element = _attempt(element, True, None, name)
+            elif name == "location_dictionary":
+                element = {"length": len(element)}
+        decoded[name] = _decode_values(element, spec_version, problems)
+    return decoded
+
+
+def _moment(microseconds: int) -> datetime | int:
+    try:
+        return EPOCH + timedelta(microseconds=microseconds)
+    except OverflowError:
+        return microseconds
+
+
+def _attempt(
+    data: bytes, flexbuffers: bool, problems: list[FormatError] | None, name: str | None
+) -> Any:
+    """The decoded value; the bytes themselves when they cannot be decoded."""
+    from icectl.format.values import decode_flexbuffers, decode_msgpack
+
+    try:
+        return decode_flexbuffers(data) if flexbuffers else decode_msgpack(data)
+    except FormatError as error:
+        if problems is not None:
+            problems.append(FormatError(f"the value of {name}: {error.reason}"))
+        return data
+
+
+def _decode_json(data: bytes, problems: list[FormatError]) -> Any:
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError) as error:
+        problems.append(FormatError(f"the metadata of a node is not JSON: {error}"))
+        return data

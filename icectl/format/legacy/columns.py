@@ -1,0 +1,56 @@
+"""Manifests of the MessagePack generations as columns, like those of the specification."""
+
+from __future__ import annotations
+
+from itertools import groupby
+
+from icectl.errors import FormatError
+from icectl.format.legacy.manifest import LegacyManifest, LegacyRef
+from icectl.model.ids import ManifestId
+from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, Spans
+
+_KINDS = {"native": RefKind.NATIVE, "inline": RefKind.INLINE, "virtual": RefKind.VIRTUAL}
+
+
+def legacy_manifest_columns(legacy: LegacyManifest, name: ManifestId | None = None) -> Manifest:
+    """`name` is the id that the file's name gives, for generations that do not store it."""
+    ordered = sorted(legacy.refs, key=lambda ref: (ref.node_id, ref.coordinates))
+    arrays = tuple(
+        ArrayManifest(node_id, _columns(list(refs)))
+        for node_id, refs in groupby(ordered, key=lambda ref: ref.node_id)
+    )
+    return Manifest(1, legacy.id or name or ManifestId(bytes(12)), arrays)
+
+
+def _columns(refs: list[LegacyRef]) -> ChunkRefs:
+    import numpy as np
+
+    if len({len(ref.coordinates) for ref in refs}) > 1:
+        raise FormatError("the coordinates of an array differ in their dimensions")
+    data = bytearray(b"\0")
+
+    def spans(values: list[bytes | None]) -> Spans:
+        starts = []
+        for value in values:
+            starts.append(0 if value is None else len(data))
+            data.extend(value or b"")
+        return Spans(
+            data,
+            np.array(starts, np.uint32),
+            np.array([len(value or b"") for value in values], np.uint32),
+        )
+
+    ids = [ref.chunk_id for ref in refs]
+    width = max((len(one) for one in ids if one), default=12)
+    etags = [None if ref.etag is None else ref.etag.encode() for ref in refs]
+    return ChunkRefs(
+        np.array([ref.coordinates for ref in refs], np.uint32).reshape(len(refs), -1),
+        np.array([_KINDS[ref.kind] for ref in refs], np.uint8),
+        np.frombuffer(b"".join(one or bytes(width) for one in ids), np.uint8).reshape(-1, width),
+        np.array([ref.offset for ref in refs], np.uint64),
+        np.array([ref.length for ref in refs], np.uint64),
+        spans([ref.inline if ref.location is None else ref.location.encode() for ref in refs]),
+        spans(etags) if any(etags) else None,
+        np.array([ref.last_modified or 0 for ref in refs], np.uint32),
+        None,
+    )

@@ -1,0 +1,144 @@
+"""One file of the format, told from its content: what it is, what it says, what is wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from icectl.errors import FormatError, ObjectNotFoundError, RefNotFoundError, UsageError
+from icectl.format.envelope import Generation
+from icectl.format.inspection import Inspection, inspect_bytes
+from icectl.model.ids import ChunkId
+from icectl.model.manifest import Manifest, RefKind
+from icectl.repository.repository import Repository
+
+_FILE_TYPES = {1: "snapshot", 2: "manifest", 3: "attributes", 4: "transaction_log", 6: "repo"}
+_KIND_NAMES = ("native", "inline", "virtual", "virtual")
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderResult:
+    implementation: str
+    spec_version: int
+    file_type: str
+    compression: str
+
+
+@dataclass(frozen=True, slots=True)
+class InspectFileResult:
+    path: str
+    generation: str | None
+    header: HeaderResult | None
+    size_bytes: int
+    payload_bytes: int
+    kind: str
+    content: dict[str, Any]
+    unknown_fields: list[str]
+    problems: list[str]
+
+
+def describe_file(path: str, data: bytes) -> tuple[InspectFileResult, Inspection]:
+    """What the file says, as far as it can be read; damage is listed, not raised."""
+    inspection = inspect_bytes(data)
+    header = inspection.header
+    kind, content = inspection.kind, inspection.content
+    if not data and path.endswith("/ref.json.deleted"):
+        # An empty file says nothing by itself: its name is what marks the tag as deleted.
+        kind, content = "ref", {"deleted": True}
+    result = InspectFileResult(
+        path=path,
+        generation=inspection.generation,
+        header=None
+        if header is None
+        else HeaderResult(
+            header.implementation,
+            header.spec_version,
+            _FILE_TYPES.get(header.file_type, str(header.file_type)),
+            "zstd" if header.compression else "none",
+        ),
+        size_bytes=len(data),
+        payload_bytes=len(inspection.payload),
+        kind=kind,
+        content=content,
+        unknown_fields=[
+            f"{field.table} field {field.slot} ({field.count} times)"
+            for field in inspection.unknown_fields
+        ],
+        problems=[problem.message for problem in inspection.problems],
+    )
+    return result, inspection
+
+
+def read_named_file(repository: Repository, name: str) -> tuple[str, bytes]:
+    """A file of a repository by its relative name, or by an id alone.
+
+    A snapshot and its transaction log share one id; alone it means the snapshot.
+    """
+    storage, layout = repository.storage, repository.layout
+    if "/" in name or "." in name or name == "repo":
+        return name, storage.read(name)
+    for directory in (layout.snapshots, layout.manifests, layout.chunks, layout.transactions):
+        if directory is None:
+            continue
+        path = f"{directory}/{name.upper()}"
+        try:
+            return path, storage.read(path)
+        except ObjectNotFoundError:
+            continue
+    raise RefNotFoundError(
+        f"the repository has no snapshot, manifest, chunk or transaction log {name}",
+        hint="Give a path, a URL, an id, or a name such as snapshots/1CECHNKREP0F1RSTCMT0.",
+    )
+
+
+def iterate_references(path: str, data: bytes, inspection: Inspection) -> Iterator[dict[str, Any]]:
+    """The references of a manifest, one at a time."""
+    if inspection.kind != "manifest":
+        raise UsageError(
+            f"{path} is a {inspection.kind}, and only a manifest has references",
+            hint="Leave out --refs.",
+        )
+    try:
+        yield from _references(_decode(data, inspection))
+    except FormatError as error:
+        raise error.at(path) from None
+
+
+def _decode(data: bytes, inspection: Inspection) -> Manifest:
+    from icectl.format.legacy.columns import legacy_manifest_columns
+    from icectl.format.legacy.manifest import decode_legacy_manifest
+    from icectl.format.manifest import decode_manifest
+
+    if inspection.generation in (Generation.ALPHA_RAW, Generation.ALPHA_BINARY):
+        return legacy_manifest_columns(decode_legacy_manifest(inspection.payload))
+    return decode_manifest(data)
+
+
+def _references(manifest: Manifest) -> Iterator[dict[str, Any]]:
+    from icectl.format.manifest import decode_locations
+
+    for array in manifest.arrays:
+        refs = array.refs
+        locations = decode_locations(manifest, refs)
+        for row in range(len(refs)):
+            kind = int(refs.kind[row])
+            reference: dict[str, Any] = {
+                "node_id": array.node_id,
+                "index": refs.coordinates[row].tolist(),
+                "kind": _KIND_NAMES[kind],
+            }
+            if kind == RefKind.INLINE:
+                reference["length"] = int(refs.content.length[row])
+            else:
+                if kind == RefKind.NATIVE:
+                    reference["chunk_id"] = ChunkId(refs.chunk_id[row].tobytes())
+                else:
+                    reference["location"] = locations[row]
+                reference["offset"] = int(refs.offset[row])
+                reference["length"] = int(refs.length[row])
+            if refs.checksum_etag is not None and refs.checksum_etag.start[row]:
+                reference["checksum_etag"] = refs.checksum_etag[row].decode(errors="replace")
+            if refs.checksum_last_modified is not None and refs.checksum_last_modified[row]:
+                reference["checksum_last_modified"] = int(refs.checksum_last_modified[row])
+            yield reference
