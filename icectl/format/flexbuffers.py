@@ -64,7 +64,9 @@ class _Reader:
 
     def within(self, position: int, size: int) -> None:
         if position < 0 or position + size > len(self.data):
-            raise FormatError("a FlexBuffers value reaches outside the buffer", offset=position)
+            raise FormatError(
+                "a FlexBuffers value reaches outside the buffer", offset=max(position, 0)
+            )
 
     def follow(self, position: int, width: int) -> int:
         """The position that the offset at `position` points back to."""

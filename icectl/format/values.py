@@ -151,6 +151,7 @@ def encode_metadata(mapping: Mapping[str, object], spec_version: int) -> tuple[M
     encode = encode_msgpack if spec_version == 1 else encode_flexbuffers
     for name, value in mapping.items():
         try:
+            name.encode()
             json.dumps(value, allow_nan=False)
         except (TypeError, ValueError, RecursionError) as error:
             raise FormatError(f"the metadata value {name!r} is not JSON: {error}") from error
