@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from icectl.errors import FormatError, ObjectNotFoundError, RefNotFoundError, UsageError
 from icectl.format.envelope import Generation
 from icectl.format.inspection import Inspection, inspect_bytes
 from icectl.model.ids import ChunkId
 from icectl.model.manifest import Manifest, RefKind
-from icectl.repository.repository import Repository
+
+
+if TYPE_CHECKING:
+    from icectl.repository.repository import Repository
 
 _FILE_TYPES = {1: "snapshot", 2: "manifest", 3: "attributes", 4: "transaction_log", 6: "repo"}
 _KIND_NAMES = ("native", "inline", "virtual", "virtual")

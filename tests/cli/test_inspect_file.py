@@ -1,0 +1,202 @@
+"""`icectl inspect-file`: one lone file, a file of a repository, and a damaged one."""
+
+from __future__ import annotations
+
+import io
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from icectl.cli.main import run
+from icectl.format.envelope import FileType, decode_envelope, encode_envelope
+from icectl.format.manifest import encode_manifest
+from icectl.format.repo import decode_repo, encode_repo
+from icectl.model.ids import INITIAL_SNAPSHOT_ID, ChunkId, ManifestId, NodeId
+from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, Spans
+from icectl.model.repo import (
+    Ref,
+    RepoInfo,
+    RepoInitializedUpdate,
+    RepoStatus,
+    SnapshotInfo,
+    Update,
+)
+
+Capture = pytest.CaptureFixture[str]
+CHUNK = ChunkId(bytes(range(12)))
+
+
+@pytest.fixture
+def repo_file(tmp_path: Path) -> Path:
+    info = RepoInfo(
+        spec_version=2,
+        tags=(),
+        branches=(Ref("main", INITIAL_SNAPSHOT_ID),),
+        deleted_tags=(),
+        snapshots=(
+            SnapshotInfo(INITIAL_SNAPSHOT_ID, None, 1_700_000_000_000_000, "evil \x1b[31m"),
+        ),
+        status=RepoStatus(0, 1_700_000_000_000_000),
+        metadata=None,
+        latest_updates=(Update(RepoInitializedUpdate(), 1_700_000_000_000_000),),
+    )
+    path = tmp_path / "repo"
+    path.write_bytes(encode_repo(info))
+    return path
+
+
+@pytest.fixture
+def manifest_file(tmp_path: Path) -> Path:
+    data = b"\0" + b"inline" + b"s3://bucket/file.nc"
+    refs = ChunkRefs(
+        np.array([[0, 0], [0, 1], [1, 0]], np.uint32),
+        np.array([RefKind.NATIVE, RefKind.INLINE, RefKind.VIRTUAL], np.uint8),
+        np.array([list(CHUNK), [0] * 12, [0] * 12], np.uint8),
+        np.array([5, 0, 2**60], np.uint64),
+        np.array([10, 0, 7], np.uint64),
+        Spans(data, np.array([0, 1, 7], np.uint32), np.array([0, 6, 19], np.uint32)),
+        None,
+        np.array([0, 0, 1_700_000_000], np.uint32),
+        None,
+    )
+    manifest = Manifest(2, ManifestId(bytes(12)), (ArrayManifest(NodeId(bytes(8)), refs),))
+    path = tmp_path / "lonely"
+    path.write_bytes(encode_manifest(manifest))
+    return path
+
+
+def test_json_has_the_keys_of_the_contract(repo_file: Path, capsys: Capture) -> None:
+    assert run(["inspect-file", str(repo_file), "--json"], {}) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["kind"] == "repo"
+    assert document["generation"] == "v2"
+    assert document["header"]["spec_version"] == 2
+    assert document["header"]["file_type"] == "repo"
+    assert document["size_bytes"] == repo_file.stat().st_size
+    assert document["payload_bytes"] == len(decode_envelope(repo_file.read_bytes()).payload)
+    assert document["content"]["branches"] == [{"name": "main", "snapshot_index": 0}]
+    assert document["content"]["snapshots"][0]["flushed_at"] == "2023-11-14T22:13:20.000000Z"
+    update = document["content"]["latest_updates"][0]
+    assert update["update_type"] == {"type": "RepoInitializedUpdate"}
+
+
+def test_text_escapes_what_the_file_says(repo_file: Path, capsys: Capture) -> None:
+    assert run(["inspect-file", str(repo_file)], {}) == 0
+    shown = capsys.readouterr().out
+    assert "\x1b" not in shown
+    assert "1CECHNKREP0F1RSTCMT0" in shown
+
+
+def test_a_lone_manifest(manifest_file: Path, capsys: Capture) -> None:
+    assert run(["inspect-file", str(manifest_file), "--json"], {}) == 0
+    refs = json.loads(capsys.readouterr().out)["content"]["arrays"][0]["refs"]
+    assert (refs["native"], refs["inline"], refs["virtual"], refs["count"]) == (1, 1, 1, 3)
+
+
+def test_references_are_streamed(manifest_file: Path, capsys: Capture) -> None:
+    assert run(["inspect-file", str(manifest_file), "--refs", "--jsonl"], {}) == 0
+    native, inline, virtual = map(json.loads, capsys.readouterr().out.splitlines())
+    assert native["chunk_id"] == str(CHUNK)
+    assert (native["index"], native["offset"], native["length"]) == ([0, 0], 5, 10)
+    assert (inline["kind"], inline["length"]) == ("inline", 6)
+    assert virtual["location"] == "s3://bucket/file.nc"
+    assert virtual["offset"] == str(2**60)
+    assert virtual["checksum_last_modified"] == 1_700_000_000
+
+
+def test_references_of_something_else(repo_file: Path, capsys: Capture) -> None:
+    assert run(["inspect-file", str(repo_file), "--refs"], {}) == 2
+    assert "only a manifest has references" in capsys.readouterr().err
+
+
+def test_raw_payload_from_stdin(
+    repo_file: Path, capsysbinary: pytest.CaptureFixture[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = repo_file.read_bytes()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(data)))
+    assert run(["inspect-file", "-", "--raw"], {}) == 0
+    assert capsysbinary.readouterr().out == decode_envelope(data).payload
+
+
+def test_by_name_and_by_id(shared_fixtures: Path, capsys: Capture) -> None:
+    location = str(shared_fixtures / "test-repo-v1")
+    for name in ("snapshots/4QF8JA0YPDN51MHSSYVG", "4qf8ja0ypdn51mhssyvg"):
+        assert run(["inspect-file", "-r", location, name, "--json"], {}) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert document["path"] == "snapshots/4QF8JA0YPDN51MHSSYVG"
+        assert document["content"]["id"] == "4QF8JA0YPDN51MHSSYVG"
+    assert run(["inspect-file", "-r", location, "4QF8JA0YPDN51MHSSYV0"], {}) == 12
+
+
+def test_every_fixture_is_read_without_a_problem(shared_fixtures: Path, capsys: Capture) -> None:
+    kinds = {"snapshots": "snapshot", "manifests": "manifest", "transactions": "transaction_log"}
+    files = [path for path in sorted(shared_fixtures.rglob("*")) if path.is_file()]
+    assert files
+    for path in files:
+        assert run(["inspect-file", str(path), "--json"], {}) == 0, path
+        document = json.loads(capsys.readouterr().out)
+        assert document["problems"] == [], path
+        if path.parent.name in kinds:
+            assert document["kind"] == kinds[path.parent.name]
+        if path.parent.parent.name == "refs":
+            assert document["kind"] == "ref"
+
+
+def test_a_cut_file_shows_where(repo_file: Path, capsys: Capture) -> None:
+    whole = repo_file.read_bytes()
+    repo_file.write_bytes(whole[:-3])
+    assert run(["inspect-file", str(repo_file)], {}) == 13
+    output = capsys.readouterr()
+    assert f"cut off (at byte {len(whole) - 3})" in output.err
+    assert "kind:" in output.out
+
+
+def test_what_can_be_read_of_a_damaged_file_is_shown(repo_file: Path, capsys: Capture) -> None:
+    info = decode_repo(repo_file.read_bytes())
+    payload = bytearray(decode_envelope(repo_file.read_bytes()).payload)
+    message = payload.index(info.snapshots[0].message.encode())
+    payload[message : message + 2] = b"\xff\xff"
+    repo_file.write_bytes(encode_envelope(payload, FileType.REPO_INFO, 2))
+    assert run(["inspect-file", str(repo_file), "--json"], {}) == 13
+    output = capsys.readouterr()
+    document = json.loads(output.out)
+    assert document["content"]["branches"] == [{"name": "main", "snapshot_index": 0}]
+    assert document["content"]["snapshots"][0]["id"] == "1CECHNKREP0F1RSTCMT0"
+    assert "SnapshotInfo.message" in document["problems"][0]
+    error = json.loads(output.err)["error"]
+    assert error["exit_code"] == 13
+    assert f"at byte {message}" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [
+        (["./absent"], 2, "cannot be read"),
+        (["absent"], 10, "there is no file absent"),
+        (["--raw", "--json", "-"], 2, "--raw"),
+        (["--jsonl", "-"], 2, "--jsonl goes with --refs"),
+    ],
+)
+def test_wrong_input(
+    words: list[str],
+    code: int,
+    says: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: Capture,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert run(["inspect-file", *words], {}) == code
+    assert says in capsys.readouterr().err
+
+
+def test_foreign_bytes_are_a_chunk(tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "chunk"
+    path.write_bytes(bytes(range(256)))
+    assert run(["inspect-file", str(path), "--json"], {}) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["kind"] == "chunk"
+    assert document["header"] is None
