@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SHORTEST_PREFIX = 4
 LONGEST_ID = 26
 SHOWN_CANDIDATES = 5
-_ANCESTOR = re.compile(r"(?P<base>.+)~(?P<count>[0-9]*)", re.DOTALL)
+_ANCESTOR = re.compile(r"(?P<base>.+)~(?P<count>[0-9]{0,15})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,19 +34,20 @@ class ResolvedRef:
 
 
 def resolve_ref(repository: Repository, text: str) -> ResolvedRef:
-    found = _resolve_name(repository, text)
-    if found is not None:
+    base, count = text, 0
+    # A name may contain `~` itself: the longest one that exists is meant.
+    while (found := _resolve_name(repository, base)) is None:
+        match = _ANCESTOR.fullmatch(base)
+        if match is None:
+            raise _not_found(repository, base)
+        base = match["base"]
+        count += int(match["count"] or 1)
+    if base == text:
         return found
-    match = _ANCESTOR.fullmatch(text)
-    base = _resolve_name(repository, match["base"]) if match else None
-    if match is None or base is None:
-        raise _not_found(repository, match["base"] if match else text)
-    count = int(match["count"] or 1)
-    ancestor = next(islice(repository.ancestry(base.snapshot_id), count, None), None)
+    ancestor = next(islice(repository.ancestry(found.snapshot_id), count, None), None)
     if ancestor is None:
         raise RefNotFoundError(
-            f"{match['base']} has fewer than {count} ancestors",
-            hint=f"`icectl log {match['base']}` lists them",
+            f"{base} has fewer than {count} ancestors", hint=f"`icectl log {base}` lists them"
         )
     return ResolvedRef(ancestor.id, "snapshot", None)
 
@@ -97,13 +98,13 @@ def _not_found(repository: Repository, text: str) -> RefNotFoundError | UsageErr
         return RefNotFoundError(f"the tag {text} was deleted")
     hint = nearest_hint(text, [*repository.branches(), *repository.tags()])
     return RefNotFoundError(
-        f"there is no branch, tag or snapshot {text}",
+        f"there is no branch, tag or snapshot {text or repr(text)}",
         hint=hint or "`icectl branch list` and `icectl tag list` show the names",
     )
 
 
 def _is_directory(text: str) -> bool:
     try:
-        return Path(text).is_dir()
+        return bool(text) and Path(text).is_dir()
     except (OSError, ValueError):
         return False

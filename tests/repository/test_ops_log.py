@@ -93,9 +93,9 @@ def test_a_chain_that_comes_back_ends():
     first = info.repo_before_updates
     looping = FaultyStorage(
         storage,
-        alter=lambda path, data: storage.read(f"overwritten/{first}")
-        if path.startswith("overwritten/")
-        else data,
+        alter=lambda path, data: (
+            storage.read(f"overwritten/{first}") if path.startswith("overwritten/") else data
+        ),
     )
     *_, end = read_ops_log(looping, info)
     assert isinstance(end, OpsLogBeyondReach) and "comes back" in end.error.message

@@ -109,9 +109,7 @@ def test_a_repository_that_is_not_online_is_not_changed(availability):
     with pytest.raises(RefusedError, match="moving house"):
         update_repo(storage, tag("v1"))
     assert backups(storage) == []
-    update_repo(
-        storage, lambda info: edits.set_status(info, 0, None, 6), whatever_status=True
-    )
+    update_repo(storage, lambda info: edits.set_status(info, 0, None, 6), whatever_status=True)
     update_repo(storage, tag("v1"))
 
 
