@@ -1,11 +1,13 @@
 """`icectl __complete KIND ...`: what the completion scripts ask for at a press of Tab.
 
 One candidate per line. Whatever goes wrong gives no candidates: a completion must never
-print an error into the line that the user is typing.
+print an error into the line that the user is typing. Names come from a repository, that is
+from others; one that a shell would not take literally is left out.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ from icectl.cli.locations import find_location
 if TYPE_CHECKING:
     from icectl.repository.repository import Repository
 
+_HARMLESS = re.compile(r"\w[\w./@+-]*")
 Source = Callable[[list[str], Mapping[str, str]], Iterable[str]]
 
 
@@ -27,7 +30,7 @@ def complete(arguments: list[str], environ: Mapping[str, str]) -> Iterable[str]:
         names = sorted(source(arguments[1:], environ))
     except Exception:
         return []
-    return [name for name in names if name.isprintable()]
+    return [name for name in names if _HARMLESS.fullmatch(name)]
 
 
 def _refs(words: list[str], environ: Mapping[str, str]) -> Iterable[str]:
