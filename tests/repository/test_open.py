@@ -141,7 +141,7 @@ def test_a_lost_repo_file(tmp_path):
 
 def test_a_damaged_repo_file_is_named():
     storage = FaultyStorage(memory_repository(), alter=lambda path, data: data[:50])
-    with pytest.raises(FormatError, match="^repo: "):
+    with pytest.raises(FormatError, match=r"^repo: "):
         open_repository(storage)
 
 

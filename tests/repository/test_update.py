@@ -251,5 +251,5 @@ def test_a_damaged_repo_is_named():
     damaged = encode_repo(INFO)[:60]
     version = storage.read_versioned("repo").version
     storage.put_if_match("repo", damaged, version)
-    with pytest.raises(FormatError, match="^repo: "):
+    with pytest.raises(FormatError, match=r"^repo: "):
         update_repo(storage, tag("x"))
