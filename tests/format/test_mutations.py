@@ -1,0 +1,252 @@
+"""Damaged files: each decoder gives content or a FormatError, in bounded time and memory.
+
+Each file is damaged in two ways: as it lies on disk, where zstd meets most of it, and inside
+its payload, stored uncompressed (the header allows that) so that the verifier meets it all.
+Content that decodes is looked at to the end: metadata values and locations too.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+import time
+import tracemalloc
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from icectl.errors import FormatError, UnsupportedError
+from icectl.format.config import decode_config_yaml
+from icectl.format.envelope import Generation, decode_envelope, decode_header
+from icectl.format.legacy.manifest import decode_legacy_manifest
+from icectl.format.legacy.snapshot import decode_legacy_snapshot
+from icectl.format.legacy.transaction_log import decode_legacy_transaction_log
+from icectl.format.manifest import decode_locations, decode_manifest
+from icectl.format.refs import decode_ref
+from icectl.format.repo import decode_repo
+from icectl.format.snapshot import decode_snapshot
+from icectl.format.transaction_log import decode_transaction_log
+from icectl.format.values import decode_flexbuffers, decode_metadata
+from icectl.model.ids import SnapshotId
+
+SHARED_FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
+MUTATIONS = 2_000
+SECONDS = 2.0
+INTERESTING = (0, 1, 3, 4, 5, 8, 0x7FFF, 0xFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFC, 0xFFFFFFFF)
+
+Decoder = Callable[[bytes], object]
+
+
+def is_legacy(data: bytes) -> bool:
+    return decode_envelope(data).generation in (Generation.ALPHA_RAW, Generation.ALPHA_BINARY)
+
+
+def whole_repo(data: bytes) -> None:
+    info = decode_repo(data)
+    decode_metadata(info.metadata, 2)
+    for entry in info.snapshots:
+        decode_metadata(entry.metadata, 2)
+    if info.config is not None:
+        decode_flexbuffers(info.config)
+
+
+def whole_snapshot(data: bytes) -> None:
+    if is_legacy(data):
+        decode_legacy_snapshot(decode_envelope(data).payload)
+        return
+    snapshot = decode_snapshot(data)
+    decode_metadata(snapshot.metadata, snapshot.spec_version)
+
+
+def whole_manifest(data: bytes) -> None:
+    if is_legacy(data):
+        decode_legacy_manifest(decode_envelope(data).payload)
+        return
+    manifest = decode_manifest(data)
+    for array in manifest.arrays:
+        decode_locations(manifest, array.refs)
+        for spans in (array.refs.content, array.refs.checksum_etag, array.refs.extra):
+            if spans is not None:
+                spans.to_list()
+
+
+def whole_transaction_log(data: bytes) -> None:
+    if is_legacy(data):
+        decode_legacy_transaction_log(decode_envelope(data).payload, SnapshotId(bytes(12)))
+        return
+    decode_transaction_log(data)
+
+
+def decoder_of(path: Path) -> Decoder | None:
+    if path.name == "repo" or path.name.startswith("repo."):
+        return whole_repo
+    if path.name == "config.yaml":
+        return decode_config_yaml
+    if path.suffix == ".json":
+        return decode_ref
+    by_directory: dict[str, Decoder] = {
+        "snapshots": whole_snapshot,
+        "manifests": whole_manifest,
+        "transactions": whole_transaction_log,
+    }
+    return by_directory.get(path.parent.name)
+
+
+def uncompressed(data: bytes) -> tuple[bytes, bytes]:
+    """Header that says "not compressed", and payload; a file without header is all payload."""
+    found = decode_header(data)
+    if found is None:
+        return b"", data
+    _, size = found
+    return data[: size - 1] + b"\0", bytes(decode_envelope(data).payload)
+
+
+def mutate(choose: random.Random, data: bytes) -> bytes:
+    """One piece of damage: flipped bit, lost, spliced or doubled range, inflated number."""
+    kind = choose.randrange(8)
+    at = choose.randrange(len(data))
+    end = min(len(data), at + choose.choice((1, 2, 4, 16, 64)))
+    if kind == 0:
+        return data[:at]
+    if kind == 1:
+        start = choose.randrange(len(data))
+        return data[:at] + data[start : start + end - at] + data[end:]
+    if kind == 2:
+        return data[:at] + data[end:] if choose.random() < 0.5 else data[:end] + data[at:]
+    if kind in (3, 4) and len(data) >= 8:
+        # Offsets and lengths are aligned words, vtables hold half words.
+        layout, size = ("<I", 4) if kind == 3 else ("<H", 2)
+        at = at // size * size
+        at = min(at, len(data) // size * size - size)
+        old = struct.unpack_from(layout, data, at)[0]
+        new = choose.choice((*INTERESTING, len(data), old + size, old - size, old * 2, ~old))
+        return data[:at] + struct.pack(layout, new % (1 << 8 * size)) + data[at + size :]
+    return data[:at] + bytes((data[at] ^ 1 << choose.randrange(8),)) + data[at + 1 :]
+
+
+def mutations(name: str, data: bytes, count: int) -> Iterator[bytes]:
+    choose = random.Random(zlib.crc32(name.encode()))
+    framed = data[:4] == b"ICE\xf0"
+    head, payload = uncompressed(data) if framed else (b"", data)
+    for number in range(count):
+        if framed and number % 4 == 0:
+            yield mutate(choose, data)
+            continue
+        damaged = mutate(choose, payload)
+        while choose.random() < 0.2 and damaged:
+            damaged = mutate(choose, damaged)
+        yield head + damaged
+
+
+def survive(decode: Decoder, data: bytes) -> bool:
+    """Whether it decoded. A payload damaged to look like msgpack may be called unsupported."""
+    begin = time.perf_counter()
+    try:
+        decode(data)
+        return True
+    except (FormatError, UnsupportedError):
+        return False
+    finally:
+        assert time.perf_counter() - begin < SECONDS
+
+
+def check(path: Path, count: int) -> None:
+    decode = decoder_of(path)
+    assert decode is not None
+    data = path.read_bytes()
+    assert survive(decode, data), "the undamaged file must decode"
+    name = "/".join(path.parts[-3:])
+    refused = 0
+    for number, damaged in enumerate(mutations(path.name, data, count)):
+        try:
+            refused += not survive(decode, damaged)
+        except Exception as error:
+            raise AssertionError(
+                f"mutation {number} of {name} gives {type(error).__name__}: {error}"
+            ) from error
+    assert refused > count // 10, "this damage does not reach the verifier"
+
+
+def fixture_files() -> list[Path]:
+    """Metadata files of the shared fixtures; tombstones are empty by design."""
+    return [
+        path
+        for path in sorted(SHARED_FIXTURES.glob("*/**/*"))
+        if path.is_file() and path.stat().st_size and decoder_of(path) is not None
+    ]
+
+
+def zoo_files(factory: pytest.TempPathFactory, spec_version: int) -> list[Path]:
+    """The largest few of each kind, which have the most different content."""
+    from tests.official import build_zoo, built
+
+    repository = built(factory, build_zoo, spec_version)
+    kinds = ("repo", "snapshots/*", "manifests/*", "transactions/*")
+    return [
+        path
+        for kind in kinds
+        for path in sorted(repository.glob(kind), key=lambda file: -file.stat().st_size)[:3]
+    ]
+
+
+def fixture_id(path: Path) -> str:
+    return str(path.relative_to(SHARED_FIXTURES))
+
+
+@pytest.mark.parametrize("path", fixture_files(), ids=fixture_id)
+def test_fixture_files(path: Path) -> None:
+    check(path, MUTATIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", fixture_files(), ids=fixture_id)
+def test_fixture_files_at_length(path: Path) -> None:
+    check(path, 10 * MUTATIONS)
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_zoo_files(spec_version: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    for path in zoo_files(tmp_path_factory, spec_version):
+        check(path, MUTATIONS)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_zoo_files_at_length(spec_version: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+    for path in zoo_files(tmp_path_factory, spec_version):
+        check(path, 10 * MUTATIONS)
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_a_file_that_is_cut_off_never_decodes(
+    spec_version: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    for path in zoo_files(tmp_path_factory, spec_version):
+        decode, data = decoder_of(path), path.read_bytes()
+        assert decode is not None
+        for size in {*range(0, len(data), max(1, len(data) // 300)), len(data) - 1}:
+            assert not survive(decode, data[:size]), f"{path.name} cut to {size} bytes decodes"
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_damage_cannot_ask_for_much_memory(
+    spec_version: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    tracemalloc.start()
+    try:
+        for path in zoo_files(tmp_path_factory, spec_version):
+            decode, data = decoder_of(path), path.read_bytes()
+            assert decode is not None
+            survive(decode, data)
+            payload = len(uncompressed(data)[1])
+            for damaged in mutations(path.name, data, 200):
+                tracemalloc.reset_peak()
+                before = tracemalloc.get_traced_memory()[0]
+                survive(decode, damaged)
+                used = tracemalloc.get_traced_memory()[1] - before
+                # One object per node or update costs more than its bytes in the file.
+                assert used < 2**22 + 40 * payload, f"{path.name} took {used} bytes"
+    finally:
+        tracemalloc.stop()
