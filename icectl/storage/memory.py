@@ -41,7 +41,7 @@ class MemoryStorage(Storage):
         self._name = name
 
     def __repr__(self) -> str:
-        return f"MemoryStorage({self._name!r})"
+        return f"MemoryStorage({self.location!r})"
 
     @property
     def location(self) -> str:

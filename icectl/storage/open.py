@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from icectl.errors import UsageError
 from icectl.storage.contract import Storage
@@ -45,13 +45,14 @@ def open_storage(location: str, options: Mapping[str, str] | None = None) -> Sto
         raise UsageError(f"{location} names no bucket", hint=f"write {scheme}://BUCKET/PREFIX")
     prefix = prefix.strip("/")
     anonymous = _flag("anonymous", options)
+    endpoint_url = _endpoint_url(options)
     if scheme == "s3":
         from icectl.storage.s3 import S3Storage
 
         return S3Storage(
             bucket,
             prefix,
-            endpoint_url=options.get("endpoint_url"),
+            endpoint_url=endpoint_url,
             region=options.get("region"),
             profile=options.get("profile"),
             anonymous=anonymous,
@@ -62,7 +63,7 @@ def open_storage(location: str, options: Mapping[str, str] | None = None) -> Sto
     return GcsStorage(
         bucket,
         prefix,
-        endpoint_url=options.get("endpoint_url"),
+        endpoint_url=endpoint_url,
         credentials_file=options.get("credentials_file"),
         anonymous=anonymous,
     )
@@ -111,3 +112,18 @@ def _flag(key: str, options: Mapping[str, str]) -> bool:
     if value not in ("true", "false", "1", "0"):
         raise UsageError(f"the storage option {key} is true or false, not {options[key]!r}")
     return value in ("true", "1")
+
+
+def _endpoint_url(options: Mapping[str, str]) -> str | None:
+    url = options.get("endpoint_url")
+    if url is None:
+        return None
+    parts = urlsplit(url)
+    if "@" in parts.netloc:
+        raise UsageError(
+            "the storage option endpoint_url must not hold a user or password",
+            hint="credentials come from the standard variables and files",
+        )
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise UsageError(f"the storage option endpoint_url is not an http(s) URL: {url}")
+    return url.rstrip("/")

@@ -19,7 +19,7 @@ FIRST_DELAY = 0.2
 LONGEST_DELAY = 8.0
 # A server that cannot even be connected to is most often a wrong address: tell it soon.
 CONNECT_TIMEOUT = 5.0
-UNREACHABLE_BUDGET = 8.0
+UNREACHABLE_BUDGET = 5.0
 READ_TIMEOUT = 30.0
 
 RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.parser import BytesParser
 from pathlib import Path
+from typing import Any
 from xml.sax.saxutils import escape
 
 from aiohttp import web
@@ -43,18 +44,45 @@ class GcsServer:
             "GOOGLE_APPLICATION_CREDENTIALS": "",
         }
 
-    @property
-    def service_account_key(self) -> str:
-        """A key for the official package that needs no token server."""
-        return json.dumps(
-            {
-                "private_key": "x",
-                "private_key_id": "x",
-                "client_email": "x",
-                "disable_oauth": True,
-                "gcs_base_url": self.url,
-            }
+    def official_storage(self, prefix: str) -> Any:
+        """The official package's storage on this server; its key needs no token server."""
+        import icechunk
+
+        key = {
+            "private_key": "x",
+            "private_key_id": "x",
+            "client_email": "x",
+            "disable_oauth": True,
+            "gcs_base_url": self.url,
+        }
+        return icechunk.gcs_storage(
+            bucket=self.bucket,
+            prefix=prefix,
+            service_account_key=json.dumps(key),
+            config={"google_base_url": self.url, "allow_http": "true"},
         )
+
+    def write_service_account(self, directory: Path) -> Path:
+        """A key file whose token comes from this server."""
+        from cryptography.hazmat.primitives import serialization
+        from cryptography.hazmat.primitives.asymmetric import rsa
+
+        key = rsa.generate_private_key(65537, 2048).private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+        file = directory / "service-account.json"
+        account = {
+            "type": "service_account",
+            "project_id": "tests",
+            "private_key_id": "1",
+            "private_key": key.decode(),
+            "client_email": "tests@example.com",
+            "token_uri": f"{self.url}/token",
+        }
+        file.write_text(json.dumps(account))
+        return file
 
 
 @contextlib.contextmanager

@@ -35,6 +35,21 @@ class S3Server:
         """Credentials that may read and list, and nothing else (seaweedfs only)."""
         return aws_environment(self.url, READER_ACCESS_KEY, READER_SECRET_KEY)
 
+    def official_storage(self, prefix: str) -> Any:
+        """The official package's storage on this server."""
+        import icechunk
+
+        return icechunk.s3_storage(
+            bucket=self.bucket,
+            prefix=prefix,
+            endpoint_url=self.url,
+            allow_http=True,
+            force_path_style=True,
+            region="us-east-1",
+            access_key_id=ACCESS_KEY,
+            secret_access_key=SECRET_KEY,
+        )
+
 
 def aws_environment(url: str, access_key: str, secret_key: str) -> dict[str, str]:
     return {

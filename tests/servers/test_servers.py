@@ -1,0 +1,55 @@
+"""The servers of the tests do what the tests believe of them."""
+
+from __future__ import annotations
+
+import urllib.error
+import urllib.request
+
+import pytest
+
+from icectl.storage.open import open_storage
+from tests.servers.gcs import GcsServer
+
+pytestmark = pytest.mark.server
+
+
+def test_the_official_package_works_on_the_fake_gcs(
+    gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    icechunk = pytest.importorskip("icechunk")
+    zarr = pytest.importorskip("zarr")
+    storage = gcs_server.official_storage("official")
+    repository = icechunk.Repository.create(storage)
+    session = repository.writable_session("main")
+    array = zarr.create_array(session.store, name="a", shape=(4,), chunks=(2,), dtype="i4")
+    array[:] = [1, 2, 3, 4]
+    session.commit("first")
+    repository.create_branch("other", session.snapshot_id)
+
+    for key, value in gcs_server.environment.items():
+        monkeypatch.setenv(key, value)
+    ours = open_storage(f"gs://{gcs_server.bucket}/official")
+    old = ours.read_versioned("repo")
+    ours.put_if_match("repo", old.data, old.version)
+    repository = icechunk.Repository.open(storage)
+    assert {"main", "other"} == set(repository.list_branches())
+    repository.delete_branch("other")
+    assert ours.read_versioned("repo").data != old.data
+
+
+def test_the_fake_gcs_refuses_a_stale_xml_put(gcs_server: GcsServer) -> None:
+    def put(generation: int) -> str:
+        request = urllib.request.Request(
+            f"{gcs_server.url}/{gcs_server.bucket}/stale",
+            data=b"x",
+            method="PUT",
+            headers={"x-goog-if-generation-match": str(generation)},
+        )
+        with urllib.request.urlopen(request) as response:
+            return str(response.headers["x-goog-generation"])
+
+    generation = put(0)
+    put(int(generation))
+    for stale in (0, int(generation)):
+        with pytest.raises(urllib.error.HTTPError, match="412"):
+            put(stale)

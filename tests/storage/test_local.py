@@ -1,0 +1,153 @@
+"""What only local disk has: a lock, a rename, a process that is killed in between."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from icectl.errors import PreconditionFailedError, StorageError
+from icectl.storage.local import LOCK_NAME, TEMPORARY_NAME, LocalStorage
+
+APPENDER = """
+import sys
+from icectl.errors import PreconditionFailedError
+from icectl.storage.local import LocalStorage
+storage = LocalStorage(sys.argv[1])
+for turn in range(25):
+    while True:
+        old = storage.read_versioned("repo")
+        try:
+            storage.put_if_match("repo", old.data + f"{sys.argv[2]}.{turn} ".encode(), old.version)
+        except PreconditionFailedError:
+            continue
+        break
+"""
+
+REPLACER = """
+import sys
+from icectl.storage.local import LocalStorage
+storage = LocalStorage(sys.argv[1])
+version = storage.read_versioned("repo").version
+print("ready", flush=True)
+turn = 0
+while True:
+    version = storage.put_if_match("repo", bytes([turn % 256]) * 300_000, version)
+    storage.put_if_absent(f"overwritten/{sys.argv[2]}.{turn}", b"x" * 50_000)
+    turn += 1
+"""
+
+
+def start(program: str, *arguments: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", program, *arguments], stdout=subprocess.PIPE)
+
+
+def test_processes_lose_no_update(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.put_if_absent("repo", b"")
+    writers = [start(APPENDER, str(tmp_path), str(number)) for number in range(6)]
+    for writer in writers:
+        writer.communicate(timeout=60)
+        assert writer.returncode == 0
+    expected = Counter(f"{writer}.{turn}".encode() for writer in range(6) for turn in range(25))
+    assert Counter(storage.read("repo").split()) == expected
+
+
+def test_kill_leaves_the_old_or_the_new_and_no_lock(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.put_if_absent("repo", b"\0" * 300_000)
+    for attempt in range(12):
+        writer = start(REPLACER, str(tmp_path), str(attempt))
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"ready\n"
+        time.sleep(0.003 * attempt)
+        os.kill(writer.pid, signal.SIGKILL)
+        writer.wait()
+        writer.stdout.close()
+        found = storage.read_versioned("repo")
+        assert len(found.data) == 300_000 and len(set(found.data)) == 1
+        # The lock went with its process, or this would wait for ever.
+        storage.put_if_match("repo", b"\0" * 300_000, found.version)
+        for info in storage.list("overwritten"):
+            assert storage.read(info.path) == b"x" * 50_000
+    assert {info.path.split("/")[0] for info in storage.list("")} <= {"repo", "overwritten"}
+
+
+def test_a_temporary_file_that_is_still_linked_is_not_written_through(tmp_path: Path) -> None:
+    """A kill between the link of a new object and the removal of its temporary name."""
+    storage = LocalStorage(tmp_path)
+    storage.put_if_absent("a", b"first")
+    (tmp_path / TEMPORARY_NAME).hardlink_to(tmp_path / "a")
+    storage.put_if_absent("b", b"second")
+    assert (storage.read("a"), storage.read("b")) == (b"first", b"second")
+    assert not (tmp_path / TEMPORARY_NAME).exists()
+
+
+def test_private_files_are_not_listed(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.put_if_absent("repo", b"1")
+    (tmp_path / TEMPORARY_NAME).write_bytes(b"half")
+    assert (tmp_path / LOCK_NAME).exists()
+    assert [info.path for info in storage.list("")] == ["repo"]
+    assert [info.path for info in storage.list("", with_info=False)] == ["repo"]
+
+
+def test_listing_without_information_does_not_stat(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.put_if_absent("chunks/a", b"1")
+    (info,) = storage.list("chunks", with_info=False)
+    assert (info.size, info.created_at) == (None, None)
+    assert storage.listing_shards() == 1
+
+
+def test_an_empty_directory_has_nothing_below_it(tmp_path: Path) -> None:
+    (tmp_path / "refs" / "branch.gone" / "deeper").mkdir(parents=True)
+    storage = LocalStorage(tmp_path)
+    assert list(storage.list_directories("refs")) == []
+    storage.put_if_absent("refs/branch.gone/deeper/x", b"1")
+    assert list(storage.list_directories("refs")) == ["branch.gone"]
+
+
+def test_each_failed_delete_is_told(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.put_if_absent("a", b"1")
+    too_long = "n" * 300
+    outcome = dict(storage.delete_many(["a", too_long]))
+    assert outcome["a"] is None
+    assert isinstance(outcome[too_long], StorageError)
+    assert "cannot be deleted: file name too long" in str(outcome[too_long])
+
+
+def test_a_failed_put_changes_nothing(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    version = storage.put_if_absent("repo", b"1")
+    with pytest.raises(StorageError, match="cannot be written"):
+        storage.put_if_absent("repo/below", b"2")
+    with pytest.raises(PreconditionFailedError):
+        storage.put_if_absent("repo", b"2")
+    assert storage.read_versioned("repo").version == version
+
+
+def test_no_permission(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.put_if_absent("repo", b"1")
+    (tmp_path / "repo").chmod(0)
+    user = os.geteuid()
+    if user == 0:  # who is refused nothing
+        os.seteuid(65534)
+    try:
+        with pytest.raises(StorageError, match="cannot be read: permission denied") as caught:
+            storage.read("repo")
+    finally:
+        os.seteuid(user)
+    assert caught.value.exit_code == 14 and caught.value.hint
+
+
+def test_the_clock_of_a_place_that_is_not_there(tmp_path: Path) -> None:
+    assert abs(LocalStorage(tmp_path / "nothing").read_clock() / 1e6 - time.time()) < 2

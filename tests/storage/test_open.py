@@ -1,0 +1,135 @@
+"""Locations and options, and what of them is repeated to the user."""
+
+from __future__ import annotations
+
+import multiprocessing
+import subprocess
+import sys
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from icectl.errors import UsageError
+from icectl.storage.contract import Storage
+from icectl.storage.local import LocalStorage
+from icectl.storage.memory import MemoryStorage
+from icectl.storage.open import open_storage
+from icectl.storage.sharded_listing import plan_listing_shards
+from tests.storage.conftest import Backend, backends
+
+
+@pytest.mark.parametrize(
+    ("location", "shown"),
+    [
+        ("/data/repo", "/data/repo"),
+        ("file:///data/a%20repo", "/data/a repo"),
+        ("file://localhost/data", "/data"),
+        ("s3://bucket/some/prefix/", "s3://bucket/some/prefix"),
+        ("s3://bucket", "s3://bucket"),
+        ("S3://bucket/x", "s3://bucket/x"),
+        ("gs://bucket/prefix", "gs://bucket/prefix"),
+        ("gcs://bucket/prefix", "gs://bucket/prefix"),
+        ("memory://name", "memory://name"),
+    ],
+)
+def test_locations(location: str, shown: str) -> None:
+    storage = open_storage(location)
+    assert storage.location == shown
+    assert shown in repr(storage)
+
+
+def test_a_relative_path_is_seen_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    storage = open_storage("here")
+    monkeypatch.chdir("/")
+    assert isinstance(storage, LocalStorage)
+    assert storage.location == str(tmp_path / "here")
+
+
+@pytest.mark.parametrize(
+    ("location", "words"),
+    [
+        ("az://container/x", "az:// is not a storage that icectl knows"),
+        ("https://host/x", "https:// is not a storage"),
+        ("s3://", "names nothing"),
+        ("s3:///prefix", "names no bucket"),
+        ("gs:///x", "names no bucket"),
+        ("file://relative", "not an absolute path"),
+        ("", "the location is empty"),
+    ],
+)
+def test_wrong_locations(location: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words) as caught:
+        open_storage(location)
+    assert caught.value.exit_code == 2 and caught.value.hint
+
+
+def test_an_unknown_option_lists_the_known_ones_and_hides_its_value() -> None:
+    with pytest.raises(UsageError, match="secret_access_key is not an option") as caught:
+        open_storage("s3://bucket/x", {"secret_access_key": "hunter2"})
+    assert caught.value.hint and "endpoint_url, region, profile" in caught.value.hint
+    assert "hunter2" not in f"{caught.value}{caught.value.hint}"
+    with pytest.raises(UsageError, match="region is not an option"):
+        open_storage("/path", {"region": "x"})
+
+
+def test_a_flag_is_true_or_false() -> None:
+    with pytest.raises(UsageError, match="anonymous is true or false"):
+        open_storage("s3://bucket/x", {"anonymous": "maybe"})
+
+
+def test_a_password_in_an_endpoint_is_refused_and_not_repeated() -> None:
+    with pytest.raises(UsageError, match="endpoint_url") as caught:
+        open_storage("s3://bucket/x", {"endpoint_url": "http://user:hunter2@host"})
+    assert "hunter2" not in f"{caught.value}{caught.value.hint}"
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:9000", "ftp://host", "http://"])
+def test_an_endpoint_is_an_http_url(url: str) -> None:
+    with pytest.raises(UsageError, match="endpoint_url"):
+        open_storage("s3://bucket/x", {"endpoint_url": url})
+
+
+def test_memory_is_shared_by_name() -> None:
+    MemoryStorage("shared").put_if_absent("a", b"1")
+    assert open_storage("memory://shared").read("a") == b"1"
+    assert list(open_storage("memory://other").list("")) == []
+
+
+def test_opening_imports_no_cloud_library() -> None:
+    program = (
+        "import sys; from icectl.storage.open import open_storage\n"
+        "open_storage('.'); open_storage('s3://b/x'); open_storage('gs://b/x')\n"
+        "print(sorted({'fsspec', 's3fs', 'gcsfs', 'aiohttp', 'botocore', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"[]\n"
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 32, 1024, 5000])
+def test_shards_are_one_chain(count: int) -> None:
+    shards = plan_listing_shards(count)
+    assert len(shards) == min(count, 1024)
+    assert shards[0].after == "" and shards[-1].through is None
+    assert all(left.through == right.after for left, right in pairwise(shards))
+
+
+def _read_in_child(storage: Storage, answers: multiprocessing.SimpleQueue[bytes]) -> None:
+    answers.put(storage.read("a"))
+
+
+@pytest.mark.parametrize("name", backends("seaweedfs", "gcs"))
+def test_a_connection_is_made_anew_after_a_fork(
+    name: str, make_backend: Callable[[str], Backend]
+) -> None:
+    storage = make_backend(name).open()
+    storage.put_if_absent("a", b"1")
+    context = multiprocessing.get_context("fork")
+    answers = context.SimpleQueue()
+    child = context.Process(target=_read_in_child, args=(storage, answers))
+    child.start()
+    child.join(30)
+    assert child.exitcode == 0
+    assert answers.get() == b"1"
