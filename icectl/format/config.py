@@ -25,7 +25,7 @@ _CHOICES = frozenset({"store", "preload_if", "from", "to", "condition"})
 """Fields whose value is a choice between variants; so is an item of any list."""
 
 _PLAIN = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[a-zA-Z_][a-zA-Z0-9_]*", re.I)
-_NOT_PRINTABLE = re.compile("[\x7f-\x84\x86-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_NOT_PRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _TAG = re.compile(r"[A-Za-z0-9_-]+")
 
 
