@@ -5,7 +5,7 @@ A test module that imports from here is skipped on an interpreter without the pa
     build_zoo(where, spec_version)      one repository with everything the format knows
     linear_history, random_history      histories: plain, and a seeded property-test driver
     many_commits, many_native_chunks,
-    many_virtual_refs, many_small_manifests   large repositories, quickly
+    many_virtual_refs, many_small_manifests, synthetic_native_refs   large repositories, quickly
     open_official, read_everything, official_report   what the official package says of one
 
     built, copied       build once for a test session, copy for tests that change something
@@ -28,7 +28,12 @@ import icechunk as ic
 
 from tests.official.cache import built, copied
 from tests.official.histories import linear_history, many_commits, random_history
-from tests.official.large import many_native_chunks, many_small_manifests, many_virtual_refs
+from tests.official.large import (
+    many_native_chunks,
+    many_small_manifests,
+    many_virtual_refs,
+    synthetic_native_refs,
+)
 from tests.official.reading import (
     Where,
     all_snapshot_ids,
@@ -58,4 +63,5 @@ __all__ = [
     "random_history",
     "read_everything",
     "storage_of",
+    "synthetic_native_refs",
 ]

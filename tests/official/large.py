@@ -12,6 +12,8 @@ Learnt about its API (2.3.0):
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import icechunk as ic
@@ -19,8 +21,9 @@ import numpy as np
 import zarr
 from zarr.core.buffer import cpu
 
+from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange
 from tests.official.histories import commit, create
-from tests.official.reading import Where
+from tests.official.reading import Where, open_official
 
 CONTAINER = "s3://archive/"
 
@@ -131,3 +134,52 @@ def many_small_manifests(
     _set_raw_chunks(session.store, "a", range(chunks), b"x")
     session.commit("many small manifests")
     return repo
+
+
+def synthetic_native_refs(where: str | Path, n: int, *, seed: int = 0) -> ic.Repository:
+    """One array of `n` native references, whose chunks do not exist, in an official manifest.
+
+    A million chunk files take many minutes to write. Here the manifest of a one-chunk array is
+    replaced by one of ours with random ids, which `rewrite_manifests` then writes again, so
+    that the file is laid out by the official writer. It is the largest in `manifests/`.
+    """
+    from icectl.format.manifest import decode_manifest, encode_manifest
+    from icectl.format.snapshot import decode_snapshot, encode_snapshot
+
+    repo = create(where, 2, inline_chunk_threshold_bytes=0)
+    with commit(repo, "array") as root:
+        root.create_array("a", shape=(n,), chunks=(1,), dtype="u1", compressors=None)[0] = 1
+    snapshot_file = Path(where) / "snapshots" / repo.lookup_branch("main")
+    snapshot = decode_snapshot(snapshot_file.read_bytes())
+    (info,) = snapshot.all_manifest_files
+    manifest_file = Path(where) / "manifests" / str(info.id)
+    manifest = decode_manifest(manifest_file.read_bytes())
+    (array,) = manifest.arrays
+    zeros = np.zeros(n, "u4")
+    refs = replace(
+        array.refs,
+        coordinates=np.arange(n, dtype="u4").reshape(n, 1),
+        kind=np.zeros(n, "u1"),
+        chunk_id=np.random.default_rng(seed).integers(0, 256, (n, 12), "u1"),
+        offset=np.zeros(n, "u8"),
+        length=np.ones(n, "u8"),
+        content=replace(array.refs.content, start=zeros, length=zeros),
+    )
+    data = encode_manifest(replace(manifest, arrays=(replace(array, refs=refs),)))
+    manifest_file.write_bytes(data)
+    info = replace(info, size_bytes=len(data), num_chunk_refs=n)
+    nodes = tuple(_with_extent(node, n) for node in snapshot.nodes)
+    snapshot = replace(snapshot, nodes=nodes, manifest_files=(), manifest_files_v2=(info,))
+    snapshot_file.write_bytes(encode_snapshot(snapshot))
+    repo = open_official(where)
+    repo.rewrite_manifests("written by the official package", branch="main")
+    return repo
+
+
+def _with_extent(node: Any, chunks: int) -> Any:
+    data = node.node_data
+    if not isinstance(data, ArrayNodeData):
+        return node
+    (ref,) = data.manifests
+    ref = replace(ref, extents=(ChunkIndexRange(0, chunks),))
+    return replace(node, node_data=replace(data, manifests=(ref,)))

@@ -1,0 +1,183 @@
+"""Jobs, and how one is measured.
+
+    @job("log of 2,000 commits", target=0.6)
+    def log_of_commits(scale: Scale) -> Comparison:
+        repository = dataset("many_commits", scale.of(2_000))
+        return Comparison(official=python("…", repository), ours=icectl("log", "-r", repository))
+
+`Command.before` runs, unmeasured, before each run: a real gc gets its fresh copy there. This
+process must stay small, since a child's peak memory begins at its parent's: neither numpy nor
+icechunk is imported here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+BENCH = PROJECT / ".bench"
+
+
+@dataclass(frozen=True)
+class Scale:
+    name: str
+    divisor: int
+
+    def of(self, full: int) -> int:
+        return max(1, full // self.divisor)
+
+
+SCALES = {"full": Scale("full", 1), "small": Scale("small", 20)}
+
+
+@dataclass(frozen=True)
+class Command:
+    arguments: tuple[str, ...]
+    before: Callable[[], None] | None = None
+    measures_inside: bool = False
+    """The last line it prints is `{"seconds": …}`, to be taken in place of the wall time."""
+
+
+@dataclass(frozen=True)
+class Fixed:
+    """A side that is not run: a size that memory is compared with."""
+
+    megabytes: float
+
+
+@dataclass(frozen=True)
+class Comparison:
+    official: Command | Fixed
+    ours: Command
+    baseline: str = "official"
+    """What the left side is, where it is not the official package."""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Job:
+    name: str
+    build: Callable[[Scale], Comparison]
+    target: float | None
+    """At most this ratio of wall times."""
+    memory_target: float | None
+    """At most this ratio of peak memories."""
+
+
+@dataclass(frozen=True)
+class Measurement:
+    seconds: float | None
+    megabytes: float
+
+
+JOBS: list[Job] = []
+
+
+class CommandFailedError(Exception):
+    pass
+
+
+def job(
+    name: str, *, target: float | None = None, memory_target: float | None = None
+) -> Callable[[Callable[[Scale], Comparison]], Callable[[Scale], Comparison]]:
+    def register(build: Callable[[Scale], Comparison]) -> Callable[[Scale], Comparison]:
+        JOBS.append(Job(name, build, target, memory_target))
+        return build
+
+    return register
+
+
+def python(code: str, *arguments: object, measures_inside: bool = False) -> Command:
+    """The code in a fresh interpreter; `sys.argv[1:]` are the arguments."""
+    return Command(
+        (sys.executable, "-c", code, *map(str, arguments)), measures_inside=measures_inside
+    )
+
+
+def icectl(*arguments: object, before: Callable[[], None] | None = None) -> Command:
+    program = Path(sys.executable).with_name("icectl")
+    return Command((str(program), *map(str, arguments)), before=before)
+
+
+def dataset(builder: str, *arguments: int, **options: object) -> Path:
+    """The repository that `tests.official.BUILDER(path, *arguments, **options)` writes."""
+    words = [builder, *map(str, arguments), *(f"{k}={v}" for k, v in sorted(options.items()))]
+    path = BENCH / "data" / "-".join(words)
+    if not path.exists():
+        print(f"building {path.name}", file=sys.stderr, flush=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=path.parent) as unfinished:
+            code = (
+                "import json, sys, tests.official as official\n"
+                "builder, path, arguments, options = sys.argv[1:]\n"
+                "getattr(official, builder)(path, *json.loads(arguments), **json.loads(options))"
+            )
+            run(
+                python(
+                    code, builder, f"{unfinished}/repo", json.dumps(arguments), json.dumps(options)
+                )
+            )
+            Path(unfinished, "repo").rename(path)
+    return path
+
+
+def run(command: Command) -> Measurement:
+    """One fresh process, its output into a pipe as a script would have it."""
+    if command.before:
+        command.before()
+    environment = os.environ | {"ICECHUNK_LOG": "error"}
+    with tempfile.TemporaryFile() as errors:
+        begin = time.perf_counter()
+        process = subprocess.Popen(
+            command.arguments,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            stdin=subprocess.DEVNULL,
+            cwd=PROJECT,
+            env=environment,
+        )
+        assert process.stdout is not None
+        output = process.stdout.read()
+        _, status, usage = os.wait4(process.pid, 0)
+        seconds = time.perf_counter() - begin
+        process.returncode = os.waitstatus_to_exitcode(status)
+        process.stdout.close()
+        if process.returncode:
+            errors.seek(0)
+            lines = errors.read().decode(errors="replace").strip().splitlines() or ["no message"]
+            raise CommandFailedError(f"exit {process.returncode}: {lines[-1][:200]}")
+    if command.measures_inside:
+        seconds = json.loads(output.splitlines()[-1])["seconds"]
+    return Measurement(seconds, usage.ru_maxrss / 1024)
+
+
+def compare(comparison: Comparison, rounds: int) -> tuple[Measurement, Measurement]:
+    """Medians of both sides, which take turns; the first round warms the file cache only."""
+    sides = (comparison.official, comparison.ours)
+    seen: tuple[list[Measurement], list[Measurement]] = ([], [])
+    for number in range(rounds + 1):
+        for side, results in zip(sides, seen, strict=True):
+            if isinstance(side, Fixed):
+                results.append(Measurement(None, side.megabytes))
+                continue
+            measured = run(side)
+            if number:
+                results.append(measured)
+    return median(seen[0]), median(seen[1])
+
+
+def median(results: list[Measurement]) -> Measurement:
+    seconds = [result.seconds for result in results if result.seconds is not None]
+    return Measurement(
+        statistics.median(seconds) if seconds else None,
+        statistics.median(result.megabytes for result in results),
+    )

@@ -1,0 +1,1 @@
+"""Each module here registers jobs with `@job` when it is imported."""

@@ -1,0 +1,25 @@
+"""Commands that a person waits for: start-up, and the log of a long history."""
+
+from __future__ import annotations
+
+from tests.benchmarks.harness import Comparison, Scale, dataset, icectl, job, python
+
+LIST_COMMITS = """
+import sys, icechunk as ic
+repo = ic.Repository.open(ic.local_filesystem_storage(sys.argv[1]))
+for info in repo.ancestry(branch="main"):
+    print(info.id, info.written_at.isoformat(), info.message)
+"""
+
+
+@job("inspect-file of a small file", target=2.5)
+def inspect_small_file(scale: Scale) -> Comparison:
+    repository = dataset("linear_history", 10)
+    snapshot = max((repository / "snapshots").iterdir(), key=lambda path: path.stat().st_size)
+    return Comparison(python("import typer"), icectl("inspect-file", snapshot), "import typer")
+
+
+@job("log of 2,000 commits", target=0.6)
+def log_of_commits(scale: Scale) -> Comparison:
+    repository = dataset("many_commits", scale.of(2_000))
+    return Comparison(python(LIST_COMMITS, repository), icectl("log", "-r", repository))
