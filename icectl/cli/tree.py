@@ -45,10 +45,23 @@ class Command:
 
 
 GROUPS: dict[str, str] = {
+    "branch": "List, create, move and delete branches",
+    "tag": "List, create and delete tags",
     "remote": "Names for repositories, kept in the config file",
 }
 
 COMMANDS: tuple[Command, ...] = (
+    Command("init", "Make a new repository", "init:init"),
+    Command("log", "Show the history", "log:log"),
+    Command("show", "Show one commit whole", "show:show"),
+    Command("ls", "List the groups and arrays of a snapshot", "show:ls"),
+    Command("branch list", "List the branches", "branch:list_branches"),
+    Command("branch create", "Create a branch", "branch:create"),
+    Command("branch delete", "Delete a branch", "branch:delete"),
+    Command("branch reset", "Make a branch point at another commit", "branch:reset"),
+    Command("tag list", "List the tags", "tag:list_tags"),
+    Command("tag create", "Create a tag", "tag:create"),
+    Command("tag delete", "Delete a tag for good", "tag:delete"),
     Command("inspect-file", "Show what one file of the format says", "inspect_file:inspect_file"),
     Command("remote list", "List the named repositories", "remote:list_remotes"),
     Command("remote show", "Show one named repository", "remote:show"),

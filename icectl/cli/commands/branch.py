@@ -1,0 +1,81 @@
+"""`icectl branch`: list, create, move and delete branches."""
+
+from __future__ import annotations
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import (
+    BranchArgument,
+    ExpectOption,
+    NewNameArgument,
+    RefArgument,
+    command,
+)
+from icectl.ops import refs
+from icectl.render.refs import render_branch_change, render_branches
+from icectl.repository.edits import DEFAULT_BRANCH
+
+EXAMPLES = {
+    "branch list": (("icectl branch list", "every branch and the commit at its tip"),),
+    "branch create": (
+        ("icectl branch create dev", "a branch at the tip of main"),
+        ("icectl branch create fix v1.0", "a branch where the tag v1.0 points"),
+    ),
+    "branch delete": (
+        ("icectl branch delete dev", "the commits stay until gc collects them"),
+        ("icectl branch delete dev --expect 4KGM3P2Q", "only if nobody has moved it"),
+    ),
+    "branch reset": (
+        ("icectl branch reset main main~1", "take back the newest commit of main"),
+        ("icectl branch reset main 9XJF5WGW --expect 4KGM3P2Q", "only if nobody has moved it"),
+    ),
+}
+
+
+@command(jsonl=True)
+def list_branches(context: CommandContext) -> None:
+    """List the branches with the newest commit of each."""
+    listing = refs.list_branches(context.open_repository())
+    if context.options.jsonl:
+        context.emit_list("branches", listing.branches, lambda _branches, _style: ())
+    else:
+        context.emit(listing, render_branches, paged=True)
+
+
+@command()
+def create(
+    context: CommandContext, name: NewNameArgument, ref: RefArgument = DEFAULT_BRANCH
+) -> None:
+    """Create a branch at a REF, by default at the tip of main."""
+    context.emit(refs.create_branch(context.open_repository(), name, ref), render_branch_change)
+
+
+@command()
+def delete(context: CommandContext, branch: BranchArgument, expect: ExpectOption = None) -> None:
+    """Delete a branch; main cannot be deleted.
+
+    Only the name goes, at once and without a question, as in git: the output says where the
+    branch pointed, and a new branch there undoes it, as long as gc has not collected what no
+    other ref reaches. With --expect the branch is deleted only if it still points there.
+    """
+    change = refs.delete_branch(context.open_repository(), branch, expect)
+    context.emit(change, render_branch_change)
+    context.note(f"to undo: icectl branch create {branch} {change.previous_snapshot_id}")
+
+
+@command()
+def reset(
+    context: CommandContext,
+    branch: BranchArgument,
+    ref: RefArgument,
+    expect: ExpectOption = None,
+) -> None:
+    """Make a branch point at another commit.
+
+    It happens at once and without a question: the output says where the branch pointed, and
+    a reset back to there undoes it, as long as gc has not collected what no other ref
+    reaches. With --expect the branch is moved only if it still points there.
+    """
+    change = refs.reset_branch(context.open_repository(), branch, ref, expect)
+    context.emit(change, render_branch_change)
+    if change.previous_snapshot_id != change.snapshot_id:
+        context.note(f"to undo: icectl branch reset {branch} {change.previous_snapshot_id}")

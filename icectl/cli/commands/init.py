@@ -1,0 +1,97 @@
+"""`icectl init`: make a new repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import command
+from icectl.cli.parameters import Argument, Option
+from icectl.cli.values import parse_pairs
+from icectl.errors import FormatError, UsageError
+from icectl.ops.config_keys import check_config, check_value, set_key
+from icectl.ops.init import NewRepository, create_repository
+from icectl.render.style import Style
+
+EXAMPLES = {
+    "init": (
+        ("icectl init ./repository", "a repository in a new or empty directory"),
+        ("icectl init s3://bucket/prefix --metadata owner=ocean-team", "with metadata"),
+        ("icectl init ./old --spec-version 1", "for clients that cannot read version 2"),
+        ("icectl init ./r --config inline_chunk_threshold_bytes=1024", "with configuration"),
+    )
+}
+
+
+@command()
+def init(
+    context: CommandContext,
+    location: Annotated[
+        str | None,
+        Argument("LOCATION", help="Where: a path, a URL or a name from the config file."),
+    ] = None,
+    spec_version: Annotated[
+        int,
+        Option("--spec-version", metavar="VERSION", help="Version of the format: 1 or 2."),
+    ] = 2,
+    config: Annotated[
+        list[str],
+        Option(
+            "--config",
+            metavar="KEY=VALUE",
+            help="A value of the configuration, such as compression.level=5. Repeatable.",
+        ),
+    ] = (),  # type: ignore[assignment]
+    config_file: Annotated[
+        str | None,
+        Option("--config-file", metavar="FILE", help="A whole configuration, in YAML or JSON."),
+    ] = None,
+    metadata: Annotated[
+        list[str],
+        Option(
+            "--metadata",
+            metavar="KEY=VALUE",
+            help="Metadata of the repository; VALUE is JSON, or else a text. Repeatable.",
+        ),
+    ] = (),  # type: ignore[assignment]
+) -> None:
+    """Make a new repository with one empty commit on the branch main.
+
+    The place must be empty or new. The LOCATION can be given as the argument or with --repo;
+    when two make a repository in one place at once, one of them wins and the other is told.
+    """
+    if location is not None and context.options.repo is not None:
+        raise UsageError("the location is given twice", hint=f"icectl init {location}")
+    place = location or context.options.repo or context.environ.get("ICECTL_REPO")
+    if not place:
+        raise UsageError(
+            "there is no location to make a repository in", hint="icectl init LOCATION"
+        )
+    stored = _read_config_file(config_file) if config_file is not None else {}
+    check_config(stored)
+    for key, value in parse_pairs(config).items():
+        check_value(key, value)
+        stored = set_key(stored, key, value)
+    result = create_repository(
+        context.open_storage(place),
+        spec_version=spec_version,
+        config=stored,
+        metadata=parse_pairs(metadata),
+    )
+    context.emit(result, _render)
+
+
+def _read_config_file(name: str) -> dict[str, object]:
+    from icectl.format.config import decode_config_yaml
+
+    try:
+        return decode_config_yaml(Path(name).read_bytes())
+    except OSError as error:
+        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+    except FormatError as error:
+        raise UsageError(f"{name}: {error.message}") from None
+
+
+def _render(result: NewRepository, _style: Style) -> list[str]:
+    return [f"made a repository of spec version {result.spec_version} at {result.location}"]

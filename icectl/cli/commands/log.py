@@ -1,0 +1,79 @@
+"""`icectl log`: the history of a ref, or of the whole repository."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import NumberOption, OptionalRefArgument, SinceOption, UntilOption, command
+from icectl.cli.parameters import Option
+from icectl.errors import UsageError
+from icectl.ops.log import LogOptions, read_log, read_whole_log, shown_parents
+from icectl.render.log import render_log, render_log_graph
+from icectl.repository.edits import DEFAULT_BRANCH
+
+EXAMPLES = {
+    "log": (
+        ("icectl log", "the history of main"),
+        ("icectl log --oneline -n 10 v1.0", "the tag v1.0 and the nine commits before it"),
+        ("icectl log --since 3d --stat", "what was committed in the last three days"),
+        ("icectl log --path /surface/temperature", "the commits that touched one array"),
+        ("icectl log --all --graph --oneline", "every branch and tag, drawn as a graph"),
+        ("icectl log --jsonl | jq -r .message", "for scripts"),
+    )
+}
+
+
+@command(jsonl=True)
+def log(
+    context: CommandContext,
+    ref: OptionalRefArgument = None,
+    number: NumberOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    oneline: Annotated[bool, Option("--oneline", help="One line for each commit.")] = False,
+    stat: Annotated[
+        bool, Option("--stat", help="Count what each commit changed, from its transaction log.")
+    ] = False,
+    path: Annotated[
+        str | None,
+        Option(
+            "--path",
+            metavar="PATH",
+            help="Only commits that touched this node or anything below it, followed across moves.",
+        ),
+    ] = None,
+    all: Annotated[  # noqa: A002
+        bool, Option("--all", help="Every snapshot of the repository, on any branch or none.")
+    ] = False,
+    graph: Annotated[bool, Option("--graph", help="Draw the history as a graph.")] = False,
+) -> None:
+    """Show the history of a branch, tag or snapshot, newest first.
+
+    Without a REF it is the history of main. A node that PATH named in the past, before it was
+    moved or deleted, is followed too.
+    """
+    if all and ref is not None:
+        raise UsageError("--all and a REF cannot stand together", hint="leave one of them out")
+    if all and path is not None:
+        raise UsageError("--path follows the history of one REF", hint="leave out --all")
+    options = LogOptions(
+        context.parse_moment(since), context.parse_moment(until), number, path, with_changes=stat
+    )
+    repository = context.open_repository()
+    ref = None if all else ref or DEFAULT_BRANCH
+    commits = (
+        read_whole_log(repository, options) if ref is None else read_log(repository, ref, options)
+    )
+    if graph and context.wants_text:
+        drawn = list(commits)
+        parents = shown_parents(repository, drawn)
+        lines = render_log_graph(drawn, parents, context.style, oneline=oneline)
+        context.output.write(lines, paged=True)
+        return
+    context.emit_list(
+        "snapshots",
+        commits,
+        lambda items, style: render_log(items, style, oneline=oneline),
+        beside={"ref": ref},
+    )

@@ -1,0 +1,68 @@
+"""`icectl show` and `icectl ls`: one commit, and the nodes in it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import PathArgument, RefArgument, command
+from icectl.cli.parameters import Option
+from icectl.repository.edits import DEFAULT_BRANCH
+
+EXAMPLES = {
+    "show": (
+        ("icectl show", "the newest commit of main"),
+        ("icectl show v1.0~2", "the second ancestor of the tag v1.0"),
+    ),
+    "ls": (
+        ("icectl ls", "every node at the tip of main"),
+        ("icectl ls v1.0 /surface --tree", "one group of the tag v1.0, as a tree"),
+        ("icectl ls main / --depth 1", "the root group and its children"),
+    ),
+}
+
+
+@command()
+def show(context: CommandContext, ref: RefArgument = DEFAULT_BRANCH) -> None:
+    """Show one commit whole: its message, metadata, manifests, and what it changed.
+
+    The changes are those against its parent. Where ancestors in between were expired, theirs
+    are counted too.
+    """
+    from icectl.ops.show import show_commit
+    from icectl.render.log import render_whole_commit
+
+    commit = show_commit(context.open_repository(), ref)
+    if commit.changes is None:
+        context.warn(f"the transaction log of {commit.id} is missing or damaged")
+    if context.wants_text:
+        context.emit(commit, render_whole_commit, paged=True)
+    else:
+        context.emit({"snapshot": commit}, lambda _document, _style: ())
+
+
+@command(jsonl=True)
+def ls(
+    context: CommandContext,
+    ref: RefArgument = DEFAULT_BRANCH,
+    path: PathArgument = "/",
+    tree: Annotated[bool, Option("--tree", help="Draw the hierarchy as a tree.")] = False,
+    depth: Annotated[
+        int | None,
+        Option(
+            "--depth", "-d", metavar="LEVELS", minimum=0, help="Only so many levels below PATH."
+        ),
+    ] = None,
+) -> None:
+    """List the groups and arrays of a snapshot, with shape, chunks and data type.
+
+    CHUNK SHAPE is the shape of one chunk, CHUNKS how many there are along each dimension.
+    """
+    from icectl.ops.nodes import list_nodes
+    from icectl.render.nodes import render_node_tree, render_nodes
+
+    listing = list_nodes(context.open_repository(), ref, path, depth=depth)
+    if context.options.jsonl:
+        context.emit_list("nodes", listing.nodes, lambda _nodes, _style: ())
+    else:
+        context.emit(listing, render_node_tree if tree else render_nodes, paged=True)

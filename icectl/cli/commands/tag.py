@@ -1,0 +1,52 @@
+"""`icectl tag`: list, create and delete tags."""
+
+from __future__ import annotations
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import NewNameArgument, RefArgument, TagArgument, command
+from icectl.ops import refs
+from icectl.render.refs import render_tag_created, render_tag_deleted, render_tags
+from icectl.repository.edits import DEFAULT_BRANCH
+
+EXAMPLES = {
+    "tag list": (("icectl tag list", "every tag, and the names of deleted ones"),),
+    "tag create": (
+        ("icectl tag create v1.0", "tag the tip of main"),
+        ("icectl tag create v0.9 main~3", "tag an older commit"),
+    ),
+    "tag delete": (("icectl tag delete v1.0", "for good: the name is never used again"),),
+}
+
+
+@command(jsonl=True)
+def list_tags(context: CommandContext) -> None:
+    """List the tags with the commit of each, and the names of deleted tags."""
+    listing = refs.list_tags(context.open_repository())
+    if context.options.jsonl:
+        context.emit_list("tags", listing.tags, lambda _tags, _style: ())
+    else:
+        context.emit(listing, render_tags, paged=True)
+
+
+@command()
+def create(
+    context: CommandContext, name: NewNameArgument, ref: RefArgument = DEFAULT_BRANCH
+) -> None:
+    """Create a tag at a REF, by default at the tip of main. A tag never moves."""
+    context.emit(refs.create_tag(context.open_repository(), name, ref), render_tag_created)
+
+
+@command()
+def delete(context: CommandContext, tag: TagArgument) -> None:
+    """Delete a tag.
+
+    Only the name goes, at once and without a question; the output says where the tag pointed.
+    The specification keeps the name of a deleted tag from ever being used again, so what can
+    be undone is only that nothing points there: with a tag of another name.
+    """
+    change = refs.delete_tag(context.open_repository(), tag)
+    context.emit(change, render_tag_deleted)
+    context.note(
+        f"the name is never used again; another tag there: icectl tag create NAME "
+        f"{change.snapshot_id}"
+    )

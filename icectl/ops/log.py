@@ -1,0 +1,89 @@
+"""The history of a ref, or of the whole repository, newest first: `icectl log`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+
+from icectl.errors import FormatError, ObjectNotFoundError
+from icectl.model.ids import SnapshotId
+from icectl.model.repo import SnapshotInfo
+from icectl.ops.change_counts import ChangeCounts, read_change_counts
+from icectl.ops.commits import Commit, CommitReader, commit_fields
+from icectl.ops.path_history import read_touching
+from icectl.ops.read_ahead import read_ahead
+from icectl.repository.repository import Repository
+
+
+@dataclass(frozen=True, slots=True)
+class CommitWithChanges(Commit):
+    changes: ChangeCounts | None
+    """None where the transaction log is missing or damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogOptions:
+    since: int | None = None
+    until: int | None = None
+    limit: int | None = None
+    path: str | None = None
+    """Only commits that touched this node or anything below it."""
+    with_changes: bool = False
+
+
+def read_log(repository: Repository, ref: str, options: LogOptions) -> Iterator[Commit]:
+    """The ancestry of `ref`; read as far as the caller asks."""
+    infos: Iterable[SnapshotInfo] = repository.ancestry(repository.resolve(ref).snapshot_id)
+    if options.path is not None:
+        infos = read_touching(repository, infos, options.path)
+    return _commits(repository, _within_time(infos, options), options)
+
+
+def read_whole_log(repository: Repository, options: LogOptions) -> Iterator[Commit]:
+    """Every snapshot that the repository knows, on whatever branch, or on none."""
+    infos = sorted(repository.all_snapshots(), key=lambda info: (-info.flushed_at, info.id))
+    return _commits(repository, _within_time(infos, options), options)
+
+
+def shown_parents(
+    repository: Repository, commits: Iterable[Commit]
+) -> Mapping[SnapshotId, SnapshotId | None]:
+    """For each commit its nearest ancestor among the commits: what a graph draws a line to."""
+    parents = {commit.id: commit.parent_id for commit in commits}
+    nearest: dict[SnapshotId, SnapshotId | None] = {}
+    for snapshot_id, parent_id in parents.items():
+        if parent_id is not None and parent_id not in parents:
+            ancestors = (info.id for info in repository.ancestry(parent_id))
+            nearest[snapshot_id] = next((id_ for id_ in ancestors if id_ in parents), None)
+        else:
+            nearest[snapshot_id] = parent_id
+    return nearest
+
+
+def _within_time(infos: Iterable[SnapshotInfo], options: LogOptions) -> Iterator[SnapshotInfo]:
+    for info in infos:
+        if options.since is not None and info.flushed_at < options.since:
+            return  # a parent is never newer than its child: writers refuse that
+        if options.until is None or info.flushed_at <= options.until:
+            yield info
+
+
+def _commits(
+    repository: Repository, infos: Iterator[SnapshotInfo], options: LogOptions
+) -> Iterator[Commit]:
+    infos = islice(infos, options.limit)
+    reader = CommitReader(repository)
+    if not options.with_changes:
+        yield from map(reader.commit, infos)
+        return
+    for info, changes in read_ahead(lambda info: read_changes_if_there(repository, info), infos):
+        yield CommitWithChanges(**commit_fields(reader.commit(info)), changes=changes)
+
+
+def read_changes_if_there(repository: Repository, info: SnapshotInfo) -> ChangeCounts | None:
+    """None for a missing or damaged log: the rest of the commit can still be shown."""
+    try:
+        return read_change_counts(repository, info)
+    except (FormatError, ObjectNotFoundError):
+        return None

@@ -1,0 +1,33 @@
+"""Read the files of a list before their turn, so that a slow storage is waited for once."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+AHEAD = 16
+
+
+def read_ahead(
+    read: Callable[[Item], Result], items: Iterable[Item]
+) -> Iterator[tuple[Item, Result]]:
+    """Each item with what `read` makes of it, in the order of the items."""
+    with ThreadPoolExecutor(AHEAD, thread_name_prefix="icectl-read") as pool:
+        pending: deque[tuple[Item, Future[Result]]] = deque()
+        try:
+            for item in items:
+                pending.append((item, pool.submit(read, item)))
+                if len(pending) >= AHEAD:
+                    first, future = pending.popleft()
+                    yield first, future.result()
+            while pending:
+                first, future = pending.popleft()
+                yield first, future.result()
+        finally:
+            for _, future in pending:
+                future.cancel()

@@ -1,0 +1,100 @@
+"""Branches and tags: listed, created, moved, deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from icectl.errors import FormatError, RefNotFoundError, StorageError
+from icectl.model.ids import SnapshotId
+from icectl.repository import mutations
+from icectl.repository.repository import Repository
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRef:
+    name: str
+    snapshot_id: SnapshotId
+    flushed_at: int | None
+    """None, like the message, where the snapshot is missing or damaged."""
+    message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class BranchList:
+    branches: tuple[ListedRef, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TagList:
+    tags: tuple[ListedRef, ...]
+    deleted_tags: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class BranchChange:
+    branch: str
+    snapshot_id: SnapshotId | None
+    """None when the branch is gone."""
+    previous_snapshot_id: SnapshotId | None
+    """None when the branch is new."""
+
+
+@dataclass(frozen=True, slots=True)
+class TagChange:
+    tag: str
+    snapshot_id: SnapshotId
+
+
+def list_branches(repository: Repository) -> BranchList:
+    return BranchList(_list(repository, repository.branches()))
+
+
+def list_tags(repository: Repository) -> TagList:
+    return TagList(_list(repository, repository.tags()), repository.deleted_tags())
+
+
+def create_branch(repository: Repository, name: str, ref: str) -> BranchChange:
+    snapshot_id = repository.resolve(ref).snapshot_id
+    mutations.create_branch(repository, name, snapshot_id)
+    return BranchChange(name, snapshot_id, None)
+
+
+def reset_branch(
+    repository: Repository, name: str, ref: str, expect: str | None = None
+) -> BranchChange:
+    snapshot_id = repository.resolve(ref).snapshot_id
+    expected = _resolve_expected(repository, expect)
+    previous = mutations.reset_branch(repository, name, snapshot_id, expected)
+    return BranchChange(name, snapshot_id, previous)
+
+
+def delete_branch(repository: Repository, name: str, expect: str | None = None) -> BranchChange:
+    expected = _resolve_expected(repository, expect)
+    return BranchChange(name, None, mutations.delete_branch(repository, name, expected))
+
+
+def create_tag(repository: Repository, name: str, ref: str) -> TagChange:
+    snapshot_id = repository.resolve(ref).snapshot_id
+    mutations.create_tag(repository, name, snapshot_id)
+    return TagChange(name, snapshot_id)
+
+
+def delete_tag(repository: Repository, name: str) -> TagChange:
+    return TagChange(name, mutations.delete_tag(repository, name))
+
+
+def _resolve_expected(repository: Repository, expect: str | None) -> SnapshotId | None:
+    return None if expect is None else repository.resolve(expect).snapshot_id
+
+
+def _list(repository: Repository, refs: Mapping[str, SnapshotId]) -> tuple[ListedRef, ...]:
+    return tuple(_describe(repository, name, refs[name]) for name in sorted(refs))
+
+
+def _describe(repository: Repository, name: str, snapshot_id: SnapshotId) -> ListedRef:
+    try:
+        info = repository.snapshot_info(snapshot_id)
+    except (FormatError, StorageError, RefNotFoundError):
+        return ListedRef(name, snapshot_id, None, None)
+    return ListedRef(name, snapshot_id, info.flushed_at, info.message)

@@ -1,0 +1,153 @@
+"""Status, configuration, metadata and feature flags of a repository."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from icectl.errors import FormatError, RefNotFoundError, UsageError
+from icectl.format.values import decode_metadata
+from icectl.model.repo import Availability, RepoStatus
+from icectl.ops.config_keys import KEYS, check_value, set_key
+from icectl.repository import mutations
+from icectl.repository.config import read_config, update_config
+from icectl.repository.edits import FEATURE_FLAGS, flag_enabled
+from icectl.repository.names import nearest_hint
+from icectl.repository.ops_log import REPO_PATH
+from icectl.repository.repository import Repository
+
+
+@dataclass(frozen=True, slots=True)
+class StatusReport:
+    availability: Availability | int
+    """A number where a newer writer knows more of them."""
+    set_at: int | None
+    """None before spec version 2, which has no status: such a repository is always online."""
+    reason: str | None
+    location: str
+    generation: str
+    spec_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    key: str
+    value: object
+
+
+@dataclass(frozen=True, slots=True)
+class FeatureFlag:
+    id: int
+    name: str | None
+    """None for a flag that this icectl does not know."""
+    enabled: bool
+    setting: bool | None
+    """What the repository says; None leaves the flag at its default."""
+
+
+def read_status(repository: Repository) -> StatusReport:
+    info = repository.info
+    return _report(repository, None if info is None else info.status)
+
+
+def set_status(
+    repository: Repository, availability: Availability, reason: str | None
+) -> StatusReport:
+    if availability is Availability.ONLINE and reason is not None:
+        raise UsageError("a repository that is online has no reason for a limited availability")
+    return _report(repository, mutations.set_status(repository, availability, reason))
+
+
+def read_config_value(repository: Repository, key: str) -> ConfigValue:
+    """The value of a dotted key; null where the repository leaves it at its default."""
+    config: object = read_config(repository)
+    for name in key.split("."):
+        if not isinstance(config, Mapping) or name not in config:
+            if key in KEYS or any(known.startswith(f"{key}.") for known in KEYS):
+                return ConfigValue(key, None)
+            near = difflib.get_close_matches(key, KEYS, n=3, cutoff=0.5)
+            raise RefNotFoundError(
+                f"the configuration has no {key}",
+                hint=f"did you mean {' or '.join(near)}?"
+                if near
+                else "`icectl config get` shows it",
+            )
+        config = config[name]
+    return ConfigValue(key, config)
+
+
+def set_config_value(repository: Repository, key: str, value: object) -> ConfigValue:
+    check_value(key, value)
+    update_config(repository, lambda config: set_key(config, key, value))
+    return ConfigValue(key, value)
+
+
+def read_metadata(repository: Repository) -> dict[str, object]:
+    """Empty before spec version 2, which has none."""
+    if repository.info is None:
+        return {}
+    try:
+        return decode_metadata(repository.info.metadata, 2)
+    except FormatError as error:
+        raise error.at(REPO_PATH) from None
+
+
+def set_metadata(repository: Repository, values: Mapping[str, object]) -> Mapping[str, object]:
+    mutations.set_metadata(repository, values)
+    return values
+
+
+def unset_metadata(repository: Repository, names: Collection[str]) -> None:
+    mutations.unset_metadata(repository, names)
+
+
+def list_flags(repository: Repository) -> tuple[FeatureFlag, ...]:
+    """The flags known today, and whatever others the repository sets."""
+    info = repository.info
+    enabled = set() if info is None else set(info.enabled_feature_flags or ())
+    disabled = set() if info is None else set(info.disabled_feature_flags or ())
+    return tuple(
+        FeatureFlag(
+            flag_id,
+            FEATURE_FLAGS.get(flag_id),
+            info is not None and flag_enabled(info, flag_id),
+            _setting(flag_id, enabled, disabled),
+        )
+        for flag_id in sorted({*FEATURE_FLAGS, *enabled, *disabled})
+    )
+
+
+def set_flag(repository: Repository, flag: str, value: bool | None) -> FeatureFlag:
+    """Turn a flag, named or numbered, on or off; None leaves it at its default."""
+    flag_id = _flag_id(flag)
+    mutations.set_flag(repository, flag_id, value)
+    return FeatureFlag(flag_id, FEATURE_FLAGS.get(flag_id), value is not False, value)
+
+
+def _report(repository: Repository, status: RepoStatus | None) -> StatusReport:
+    availability: Availability | int = Availability.ONLINE
+    if status is not None:
+        known = status.availability in set(Availability)
+        availability = Availability(status.availability) if known else status.availability
+    return StatusReport(
+        availability,
+        None if status is None else status.set_at,
+        None if status is None else status.limited_availability_reason,
+        repository.storage.location,
+        str(repository.generation),
+        repository.spec_version,
+    )
+
+
+def _setting(flag_id: int, enabled: set[int], disabled: set[int]) -> bool | None:
+    return True if flag_id in enabled else False if flag_id in disabled else None
+
+
+def _flag_id(flag: str) -> int:
+    by_name = {name: flag_id for flag_id, name in FEATURE_FLAGS.items()}
+    if flag in by_name:
+        return by_name[flag]
+    if flag.isascii() and flag.isdigit() and int(flag) in FEATURE_FLAGS:
+        return int(flag)
+    known = ", ".join(f"{name} ({flag_id})" for flag_id, name in FEATURE_FLAGS.items())
+    raise UsageError(f"there is no feature flag {flag}", hint=f"the flags are: {known}")

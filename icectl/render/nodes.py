@@ -1,0 +1,72 @@
+"""The nodes of a snapshot as a table or a tree."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+
+from icectl.ops.nodes import ArrayNode, Node, NodeListing
+from icectl.render.style import Style
+from icectl.render.tables import Column, render_table
+from icectl.render.trees import TreeEntry, render_tree
+
+_COLUMNS = (
+    Column("PATH", "path", shrink=True),
+    Column("TYPE"),
+    Column("DATA TYPE"),
+    Column("SHAPE"),
+    Column("CHUNK SHAPE"),
+    Column("CHUNKS"),
+    Column("DIMENSIONS"),
+)
+
+
+def render_nodes(listing: NodeListing, style: Style) -> Iterator[str]:
+    return render_table(_COLUMNS, map(_row, listing.nodes), style)
+
+
+def render_node_tree(listing: NodeListing, style: Style) -> Iterator[str]:
+    entries = (
+        TreeEntry(node.path, _note(node), None if isinstance(node, ArrayNode) else "path")
+        for node in listing.nodes
+    )
+    return render_tree(listing.path, entries, style)
+
+
+def _row(node: Node) -> tuple[object, ...]:
+    if not isinstance(node, ArrayNode):
+        return (node.path, node.type, None, None, None, None, None)
+    return (
+        node.path,
+        node.type,
+        _data_type(node.data_type),
+        _product(node.shape),
+        _product(node.chunk_shape),
+        _product(node.num_chunks),
+        None if node.dimension_names is None else _names(node.dimension_names),
+    )
+
+
+def _note(node: Node) -> str:
+    if not isinstance(node, ArrayNode):
+        return "" if node.type == "group" else node.type
+    chunks = "" if node.chunk_shape is None else f", chunks {_product(node.chunk_shape)}"
+    return f"{_data_type(node.data_type)} {_product(node.shape)}{chunks}"
+
+
+def _data_type(data_type: object) -> str:
+    """A name, or the name of an extension type, or whatever else the metadata says."""
+    if isinstance(data_type, dict) and isinstance(data_type.get("name"), str):
+        return str(data_type["name"])
+    if data_type is None:
+        return "?"
+    return data_type if isinstance(data_type, str) else json.dumps(data_type)
+
+
+def _product(lengths: Iterable[int] | None) -> str | None:
+    """`10 x 20`; `scalar` without dimensions."""
+    return None if lengths is None else " x ".join(map(str, lengths)) or "scalar"
+
+
+def _names(names: Iterable[str | None]) -> str:
+    return ", ".join("-" if name is None else name for name in names)
