@@ -1,0 +1,222 @@
+"""The chunks of each array that changed, array by array.
+
+Manifests that both sides share are never read. The others are compared in groups whose extents
+do not meet, so that memory follows the largest group and not the array.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from icectl.model.snapshot import ArrayNodeData, ManifestRef, NodeSnapshot
+from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
+from icectl.repository.repository import Repository
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from icectl.model.ids import ManifestId
+    from icectl.model.manifest import Manifest
+    from icectl.ops.diff.references import ReferenceChanges, Side
+
+THREADS = 8
+REFERENCES_AT_ONCE = 1_000_000
+"""References on each side that may be in memory at once, unless one group alone has more."""
+MANIFESTS_REMEMBERED = 2
+"""Early generations keep every array in one manifest; one for each side is remembered."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Manifests of one array that must be compared together."""
+
+    pair: ArrayPair
+    before: tuple[ManifestRef, ...]
+    after: tuple[ManifestRef, ...]
+
+    def num_chunk_refs(self, diff: NodeDiff) -> int:
+        return max(
+            sum(diff.num_chunk_refs.get(manifest.object_id, 0) for manifest in manifests)
+            for manifests in (self.before, self.after)
+        )
+
+
+@dataclass(slots=True)
+class _Cut:
+    start: int
+    end: int
+    before: list[ManifestRef] = field(default_factory=list)
+    after: list[ManifestRef] = field(default_factory=list)
+
+
+def read_chunk_changes(
+    repository: Repository, diff: NodeDiff, *, compare: bool = True, deleted_arrays: bool = False
+) -> Iterator[ChunkChanges]:
+    """The arrays with changed chunks, in the order of their paths, as they are found.
+
+    Without `compare`, logs are taken at their word and no manifest is read for them;
+    `deleted_arrays` counts the chunks of arrays that are gone, too.
+    """
+    groups_of = {
+        pair.path: _groups(pair)
+        for pair in diff.arrays
+        if (deleted_arrays if pair.after is None else compare or pair.written is None)
+    }
+    groups = [group for found in groups_of.values() for group in found]
+    largest = max((group.num_chunk_refs(diff) for group in groups), default=0)
+    workers = max(1, min(THREADS, len(groups), REFERENCES_AT_ONCE // max(largest, 1)))
+    results = _map_in_order(_comparison(repository), groups, workers)
+    for pair in diff.arrays:
+        if pair.path in groups_of:
+            changes = _merge(pair, list(islice(results, len(groups_of[pair.path]))))
+        elif pair.written is not None:
+            changes = _merge(pair, None)
+        else:
+            continue
+        if changes.num_chunks or (changes.deleted is not None and len(changes.deleted)):
+            yield changes
+
+
+def _groups(pair: ArrayPair) -> list[_Group]:
+    before, after = _manifests(pair.before), _manifests(pair.after)
+    if pair.before is not None and pair.after is not None and pair.before.id == pair.after.id:
+        shared = set(before) & set(after)
+        before = [manifest for manifest in before if manifest not in shared]
+        after = [manifest for manifest in after if manifest not in shared]
+    if not before and not after:
+        return []
+    dimensions = {len(manifest.extents) for manifest in (*before, *after)}
+    # Early generations have no extents, and an array can be replaced by one of another shape.
+    axes = range(dimensions.pop()) if len(dimensions) == 1 else ()
+    cuts = {axis: _cut(before, after, axis) for axis in axes}
+    axis = max(cuts, key=lambda axis: len(cuts[axis]), default=None)
+    if axis is None:
+        return [_Group(pair, tuple(before), tuple(after))]
+    return [
+        _Group(pair, tuple(cut.before), tuple(cut.after))
+        for cut in cuts[axis]
+        if pair.after is None
+        or pair.written is None
+        or _any_in(pair.written, axis, cut.start, cut.end)
+    ]
+
+
+def _manifests(node: NodeSnapshot | None) -> list[ManifestRef]:
+    if node is None or not isinstance(node.node_data, ArrayNodeData):
+        return []
+    return list(node.node_data.manifests)
+
+
+def _cut(before: list[ManifestRef], after: list[ManifestRef], axis: int) -> list[_Cut]:
+    """The manifests along one axis, cut wherever no extent reaches across."""
+    sided = [(manifest, False) for manifest in before] + [(manifest, True) for manifest in after]
+    sided.sort(key=lambda item: item[0].extents[axis].from_)
+    cuts: list[_Cut] = []
+    for manifest, is_after in sided:
+        extent = manifest.extents[axis]
+        if not cuts or extent.from_ >= cuts[-1].end:
+            cuts.append(_Cut(extent.from_, extent.to))
+        cut = cuts[-1]
+        cut.end = max(cut.end, extent.to)
+        (cut.after if is_after else cut.before).append(manifest)
+    return cuts
+
+
+def _comparison(repository: Repository) -> Callable[[_Group], ReferenceChanges]:
+    from icectl.ops.diff.references import Side, compare_references
+
+    read_manifest: Callable[[ManifestId], Manifest] = lru_cache(MANIFESTS_REMEMBERED)(
+        repository.read_manifest
+    )
+
+    def read_side(node: NodeSnapshot | None, manifests: Sequence[ManifestRef]) -> Side:
+        if node is None:
+            return Side(())
+        read = (read_manifest(manifest.object_id) for manifest in manifests)
+        return Side(
+            tuple(
+                (manifest, array.refs)
+                for manifest in read
+                for array in manifest.arrays
+                if array.node_id == node.id
+            )
+        )
+
+    def compare(group: _Group) -> ReferenceChanges:
+        before = read_side(group.pair.before, group.before)
+        after = read_side(group.pair.after, group.after)
+        only = None if group.pair.after is None else group.pair.written
+        return compare_references(before, after, only)
+
+    return compare
+
+
+def _map_in_order(
+    compare: Callable[[_Group], ReferenceChanges], groups: Sequence[_Group], workers: int
+) -> Iterator[ReferenceChanges]:
+    if workers == 1:
+        yield from map(compare, groups)
+        return
+    source = iter(groups)
+    with ThreadPoolExecutor(workers, thread_name_prefix="icectl-diff") as pool:
+        pending: deque[Future[ReferenceChanges]] = deque(
+            pool.submit(compare, group) for group in islice(source, 2 * workers)
+        )
+        try:
+            while pending:
+                yield pending.popleft().result()
+                pending.extend(pool.submit(compare, group) for group in islice(source, 1))
+        finally:
+            for future in pending:
+                future.cancel()
+
+
+def _merge(pair: ArrayPair, compared: list[ReferenceChanges] | None) -> ChunkChanges:
+    """One answer for the array from those of its groups; None where none were compared."""
+    import numpy as np
+
+    from icectl.ops.diff.coordinates import distinct
+
+    if compared is None:
+        assert pair.written is not None
+        return ChunkChanges(pair.path, len(pair.written), (pair.written,))
+
+    def united(*kinds: str) -> NDArray[np.uint32]:
+        blocks = [getattr(changes, kind) for changes in compared for kind in kinds]
+        blocks = [block for block in blocks if len(block)]
+        return distinct(np.concatenate(blocks)) if blocks else np.empty((0, 0), np.uint32)
+
+    added, overwritten, deleted = united("added"), united("overwritten"), united("deleted")
+    chunks: tuple[NDArray[np.uint32], ...]
+    if pair.after is None:
+        chunks = () if pair.written is None else (pair.written,)
+    elif pair.written is not None:
+        chunks = (pair.written,)
+    elif len(added) and len(deleted) and added.shape[1] != deleted.shape[1]:
+        chunks = (deleted, added)
+    else:
+        chunks = (united("added", "overwritten", "deleted"),)
+    return ChunkChanges(
+        pair.path,
+        sum(map(len, chunks)),
+        chunks,
+        added,
+        overwritten,
+        deleted,
+        sum(changes.bytes_added for changes in compared),
+        sum(changes.bytes_removed for changes in compared),
+    )
+
+
+def _any_in(coordinates: NDArray[np.uint32], axis: int, start: int, end: int) -> bool:
+    if not len(coordinates):
+        return False
+    column = coordinates[:, axis]
+    return bool(((column >= start) & (column < end)).any())

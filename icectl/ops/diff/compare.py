@@ -1,0 +1,51 @@
+"""Groups and arrays of two versions: from the logs where they serve, else by content."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from icectl.errors import RefNotFoundError
+from icectl.ops.diff.by_content import diff_by_content
+from icectl.ops.diff.from_logs import LogsInsufficientError, diff_from_logs
+from icectl.ops.diff.nodes import NodeTable, PathFilter
+from icectl.ops.diff.result import NodeDiff
+from icectl.ops.diff.versions import Versions
+from icectl.repository.names import nearest_hint
+from icectl.repository.repository import Repository
+
+
+def diff_nodes(repository: Repository, versions: Versions, *, path: str = "/") -> NodeDiff:
+    """What happened to the nodes at `path` and below; `NodeDiff.fallback` says why not by logs."""
+    old_snapshot = repository.read_snapshot(versions.from_id)
+    new_snapshot = (
+        old_snapshot
+        if versions.from_id == versions.to_id
+        else repository.read_snapshot(versions.to_id)
+    )
+    before, after = NodeTable.of(old_snapshot), NodeTable.of(new_snapshot)
+    within = _path_filter(path, before, after)
+    fallback = None
+    diff = None
+    if versions.log_ids is not None:
+        try:
+            diff = diff_from_logs(repository, versions.log_ids, before, after, within)
+        except LogsInsufficientError as error:
+            fallback = str(error)
+    files = (*old_snapshot.all_manifest_files, *new_snapshot.all_manifest_files)
+    return replace(
+        diff or diff_by_content(before, after, within),
+        num_chunk_refs={file.id: file.num_chunk_refs for file in files},
+        fallback=fallback,
+    )
+
+
+def _path_filter(path: str, before: NodeTable, after: NodeTable) -> PathFilter:
+    root = "/" + path.strip("/")
+    if root == "/":
+        return lambda _path: True
+    if root not in before.by_path and root not in after.by_path:
+        raise RefNotFoundError(
+            f"neither version has a node {root}",
+            hint=nearest_hint(root, (*before.by_path, *after.by_path)),
+        )
+    return lambda path: path == root or path.startswith(f"{root}/")

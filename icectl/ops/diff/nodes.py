@@ -1,0 +1,58 @@
+"""The nodes of a version by id and by path, and what both ways of comparing need of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from icectl.model.ids import NodeId, SnapshotId
+from icectl.model.snapshot import ArrayNodeData, NodeSnapshot, Snapshot, path_sort_key
+from icectl.ops.diff.result import Move
+
+PathFilter = Callable[[str], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeTable:
+    snapshot_id: SnapshotId
+    by_id: dict[NodeId, NodeSnapshot]
+    by_path: dict[str, NodeSnapshot]
+    arrays: frozenset[NodeId]
+
+    @classmethod
+    def of(cls, snapshot: Snapshot) -> NodeTable:
+        return cls(
+            snapshot.id,
+            {node.id: node for node in snapshot.nodes},
+            {node.path: node for node in snapshot.nodes},
+            frozenset(node.id for node in snapshot.nodes if is_array(node)),
+        )
+
+
+def is_array(node: NodeSnapshot) -> bool:
+    return isinstance(node.node_data, ArrayNodeData)
+
+
+def sorted_paths(paths: Iterable[str]) -> tuple[str, ...]:
+    return tuple(sorted(set(paths), key=path_sort_key))
+
+
+def moves_between(before: NodeTable, after: NodeTable, within: PathFilter) -> tuple[Move, ...]:
+    """Every node that is in both versions at different paths."""
+    moves = [
+        Move(old.path, new.path, _followed_parent(old, new, before, after))
+        for node_id, new in after.by_id.items()
+        if (old := before.by_id.get(node_id)) is not None
+        and old.path != new.path
+        and (within(old.path) or within(new.path))
+    ]
+    return tuple(sorted(moves, key=lambda move: path_sort_key(move.to)))
+
+
+def _followed_parent(
+    old: NodeSnapshot, new: NodeSnapshot, before: NodeTable, after: NodeTable
+) -> bool:
+    old_parent, _, old_name = old.path.rpartition("/")
+    new_parent, _, new_name = new.path.rpartition("/")
+    was, is_now = before.by_path.get(old_parent or "/"), after.by_path.get(new_parent or "/")
+    return old_name == new_name and was is not None and is_now is not None and was.id == is_now.id
