@@ -66,18 +66,15 @@ def read_reference(ref: _Table) -> tuple[Any, ...]:
         table.Get(number_types.Uint64Flags, table.Pos + place) if (place := ref.offset(slot)) else 0
         for slot in (2, 3)
     ]
+    # Whole slices, kinder to this side than the generated access byte by byte.
     chunk_id = None
     if place := ref.offset(4):
-        chunk_id = bytes(
-            table.Get(number_types.Uint8Flags, table.Pos + place + i) for i in range(12)
-        )
+        chunk_id = table.Bytes[table.Pos + place : table.Pos + place + 12]
     location = table.String(table.Pos + place) if (place := ref.offset(5)) else None
     compressed = None
     if place := ref.offset(8):
         start = table.Vector(place)
-        compressed = bytes(
-            table.Get(number_types.Uint8Flags, start + i) for i in range(ref.length(8))
-        )
+        compressed = table.Bytes[start : start + ref.length(8)]
     return index, numbers, chunk_id, location, compressed
 
 

@@ -33,7 +33,7 @@ def rewrite(repository: Path) -> None:
         sizes[manifest.id] = replace_file(path, encode_manifest(manifest))
     for path in repository.glob("snapshots/*"):
         snapshot = decode_snapshot(path.read_bytes())
-        changed = {
+        changed: dict[str, Any] = {
             name: tuple(
                 dataclasses.replace(info, size_bytes=sizes[info.id])
                 for info in getattr(snapshot, name)
@@ -57,7 +57,7 @@ def replace_file(path: Path, data: bytes) -> int:
 
 def without_writer(report: dict[str, Any]) -> dict[str, Any]:
     """The report without what names the writer or the encoder's own layout."""
-    plain = json.loads(json.dumps(report, sort_keys=True))
+    plain: dict[str, Any] = json.loads(json.dumps(report, sort_keys=True))
 
     def strip(value: Any) -> None:
         if isinstance(value, dict):

@@ -206,7 +206,7 @@ def test_snapshots(repository: Path, report: dict[str, Any]) -> None:
         assert snapshot.message == official["commit_message"]
         metadata = decode_metadata(snapshot.metadata, snapshot.spec_version)
         assert metadata == official["metadata"]
-        manifests = [
+        manifests: list[dict[str, Any]] = [
             {"id": str(f.id), "size_bytes": f.size_bytes, "num_chunk_refs": f.num_chunk_refs}
             for f in snapshot.all_manifest_files
         ]
