@@ -150,8 +150,9 @@ def _value(parameter: Parameter, texts: list[str] | None) -> Any:
         return True
     if isinstance(parameter.declaration, Option) and parameter.declaration.count:
         return len(texts)
-    values = [_convert(parameter, text) for text in texts]
-    return values if parameter.multiple else values[-1]
+    if parameter.multiple:
+        return [_convert(parameter, text) for text in texts]
+    return _convert(parameter, texts[-1])
 
 
 def _convert(parameter: Parameter, text: str) -> Any:

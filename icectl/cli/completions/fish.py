@@ -93,7 +93,8 @@ def _command(entry: CatalogueEntry) -> Iterator[str]:
         names = f"-l {option.name[2:]}" + (f" -s {option.short[1:]}" if option.short else "")
         value = "" if parameter.is_switch else f" -r {_source(option)}"
         condition = f"-n '__icectl_is \"{entry.name}\"'"
-        yield f"complete -c icectl {condition} {names}{value} -d {quote(first_sentence(option.help))}"
+        meaning = quote(first_sentence(option.help))
+        yield f"complete -c icectl {condition} {names}{value} -d {meaning}"
     valued = " ".join(
         name
         for parameter, option in entry.options

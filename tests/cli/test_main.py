@@ -1,0 +1,234 @@
+"""Dispatch, and every way a command can end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.cli import tree
+from icectl.cli.exit_codes import EXIT_CODES
+from icectl.cli.options import RefArgument, command
+from icectl.errors import IcectlError, RefNotFoundError
+from tests.cli.conftest import Icectl
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], None]:
+    """Makes a function the command `planted REF`, the only one of the tree."""
+
+    def plant(body: Callable[..., Any]) -> None:
+        module = types.ModuleType("icectl.cli.commands.planted")
+        module.EXAMPLES = {}  # type: ignore[attr-defined]
+        module.body = command()(body)  # type: ignore[attr-defined]
+        monkeypatch.setitem(sys.modules, module.__name__, module)
+        monkeypatch.setattr(tree, "COMMANDS", (tree.Command("planted", "x", "planted:body"),))
+
+    return plant
+
+
+def every_error(kind: type[IcectlError] = IcectlError) -> list[type[IcectlError]]:
+    return [kind, *(found for below in kind.__subclasses__() for found in every_error(below))]
+
+
+def test_help_lists_every_command_group_and_exit_code(icectl: Icectl) -> None:
+    outcome = icectl("--help")
+    assert outcome.code == 0 and outcome.err == ""
+    for entry in tree.COMMANDS:
+        assert f"\n  {entry.name.split(' ')[0]} " in outcome.out
+    for code, meaning in EXIT_CODES:
+        assert f"{code}  {meaning}" in outcome.out
+
+
+@pytest.mark.parametrize("entry", tree.COMMANDS, ids=lambda entry: entry.name)
+def test_help_of_each_command(icectl: Icectl, entry: tree.Command) -> None:
+    outcome = icectl(*entry.name.split(" "), "--help")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith(f"Usage: icectl {entry.name} ")
+    for code, meaning in EXIT_CODES:
+        assert f"{code}  {meaning}" in outcome.out
+    assert "Examples:" in outcome.out, "EXAMPLES of the module has none for this command"
+    assert icectl("help", *entry.name.split(" ")).out == outcome.out
+
+
+@pytest.mark.parametrize("group", tree.GROUPS)
+def test_help_of_each_group(icectl: Icectl, group: str) -> None:
+    outcome = icectl(group, "--help")
+    assert outcome.code == 0
+    for entry in tree.subcommands(group):
+        assert entry.name.split(" ")[1] in outcome.out
+
+
+def test_every_group_is_known() -> None:
+    used = {entry.name.split(" ")[0] for entry in tree.COMMANDS if " " in entry.name}
+    assert used == set(tree.GROUPS)
+
+
+def test_every_exit_code_of_an_error_is_documented() -> None:
+    assert {kind.exit_code for kind in every_error()} <= {code for code, _ in EXIT_CODES}
+
+
+def test_no_arguments_is_a_usage_error_with_the_help(icectl: Icectl) -> None:
+    outcome = icectl()
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.startswith("Usage: icectl")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["remot"], "did you mean remote"),
+        (["zzzzzz"], "icectl --help lists the commands"),
+        (["remote"], "one of: list, show, add, remove"),
+        (["remote", "lst"], "one of: list, show, add, remove"),
+        (["remote", "show"], "icectl remote show --help"),
+        (["remote", "show", "a", "b"], "icectl remote show --help"),
+        (["remote", "show", "--nonsense", "a"], "icectl remote show --help"),
+        (["--quiet", "remote", "list"], "icectl remote --quiet"),
+        (["remote", "list", "--json", "--jsonl"], "cannot stand together"),
+    ],
+)
+def test_usage_errors_exit_2_and_lead_on(icectl: Icectl, arguments: list[str], says: str) -> None:
+    outcome = icectl(*arguments)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert says in outcome.err
+
+
+def test_a_usage_error_under_json_is_one_object(icectl: Icectl) -> None:
+    outcome = icectl("remote", "show", "--json")
+    assert outcome.error == {
+        "kind": "usage",
+        "message": "Missing argument 'REMOTE'",
+        "hint": "icectl remote show --help lists what it takes",
+        "exit_code": 2,
+    }
+
+
+def test_an_error_is_one_sentence_and_a_hint(icectl: Icectl, planted: Any) -> None:
+    def body(context: Any, ref: RefArgument) -> None:
+        raise RefNotFoundError("no such\nref \x1b[31m", hint="look\x07")
+
+    planted(body)
+    outcome = icectl("planted", "x")
+    assert outcome.code == 12
+    assert outcome.err == "icectl: error: no such\\nref \\x1b[31m\nhint: look\\x07\n"
+    assert icectl("planted", "x", "--json").error["kind"] == "ref_not_found"
+
+
+def test_a_bug_is_exit_70_and_its_traceback_is_kept_back(icectl: Icectl, planted: Any) -> None:
+    def body(context: Any, ref: RefArgument) -> None:
+        raise ZeroDivisionError("deep inside")
+
+    planted(body)
+    outcome = icectl("planted", "x")
+    assert outcome.code == 70
+    assert outcome.err.startswith("icectl: error: this is a bug in icectl: ZeroDivisionError")
+    assert "Traceback" not in outcome.err
+    assert icectl("planted", "x", "--json").error["exit_code"] == 70
+    for loud in (
+        icectl("planted", "x", "-vv"),
+        icectl("planted", "x", "-v", "--verbose"),
+        icectl("planted", "x", ICECTL_DEBUG="1"),
+    ):
+        assert loud.code == 70 and "Traceback" in loud.err
+    assert "Traceback" not in icectl("planted", "x", "-v").err
+
+
+def test_the_return_value_is_the_exit_code(icectl: Icectl, planted: Any) -> None:
+    def body(context: Any, ref: RefArgument = "main") -> int:
+        return 3
+
+    planted(body)
+    assert icectl("planted").code == 3
+
+
+@pytest.mark.parametrize("location", ["./repo", "/data/repo", "s3://bucket/x", ".", "~/repo"])
+def test_a_location_in_place_of_a_ref_leads_to_the_right_call(
+    icectl: Icectl, planted: Any, location: str
+) -> None:
+    def body(context: Any, ref: RefArgument = "main") -> int:
+        return 0
+
+    planted(body)
+    outcome = icectl("planted", location)
+    assert outcome.code == 2
+    assert f"hint: icectl planted -r {location}\n" in outcome.err
+
+
+def test_a_directory_in_place_of_a_ref_leads_to_the_right_call(
+    icectl: Icectl, planted: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def body(context: Any, ref: RefArgument = "main") -> int:
+        raise RefNotFoundError(f"there is no {ref}")
+
+    planted(body)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "repo").write_bytes(b"")
+    monkeypatch.chdir(tmp_path)
+    assert "icectl planted -r mine" in icectl("planted", "mine").err
+    assert "icectl planted -r" not in icectl("planted", "other").err
+
+
+SCRIPT = """
+import sys, types, time
+from icectl.cli import main, tree
+from icectl.cli.options import command
+module = types.ModuleType("icectl.cli.commands.planted")
+module.EXAMPLES = {{}}
+def body(context):
+    {body}
+module.body = command()(body)
+sys.modules[module.__name__] = module
+tree.COMMANDS = (tree.Command("planted", "x", "planted:body"),)
+main.main()
+"""
+
+
+def start(body: str, **options: Any) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.format(body=body), "planted"],
+        stderr=subprocess.PIPE,
+        **{"stdout": subprocess.PIPE, **options},
+    )
+
+
+def test_a_reader_that_goes_away_ends_the_output_quietly() -> None:
+    running = start("context.output.write(str(n) * 50 for n in range(10**6))")
+    assert running.stdout is not None
+    assert running.stdout.readline().startswith(b"000")
+    running.stdout.close()
+    assert running.stderr is not None
+    assert running.stderr.read() == b""
+    assert running.wait(30) == 141
+
+
+def test_a_full_disk_is_told() -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    with Path("/dev/full").open("wb") as full:
+        running = start('context.output.write(["x"])', stdout=full)
+        _, err = running.communicate(timeout=30)
+    assert running.returncode == 1
+    assert err == b"icectl: error: the output cannot be written: No space left on device\n"
+
+
+def test_ctrl_c_answers_at_once_even_with_a_busy_thread() -> None:
+    body = (
+        "from concurrent.futures import ThreadPoolExecutor as Pool; pool = Pool(); "
+        "future = pool.submit(time.sleep, 60); "
+        'context.output.write(["ready"]); future.result()'
+    )
+    running = start(body)
+    assert running.stdout is not None
+    assert running.stdout.readline() == b"ready\n"
+    os.kill(running.pid, signal.SIGINT)
+    _, err = running.communicate(timeout=10)
+    assert running.returncode == 130
+    assert err == b"icectl: error: interrupted\n"
