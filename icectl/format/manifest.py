@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from icectl.errors import FormatError
@@ -11,6 +11,7 @@ from icectl.format.reader import Reader
 from icectl.format.schema import CHUNK_REF, MANIFEST, RawArrayManifest, RawManifest
 from icectl.format.transaction_log import coordinate_order
 from icectl.format.writer import Writer, refuse_unknown
+from icectl.model.ids import ManifestId
 from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, Spans
 
 if TYPE_CHECKING:
@@ -56,6 +57,72 @@ def decode_manifest(data: bytes) -> Manifest:
     )
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class NativeRefs:
+    """What garbage collection needs of a manifest: which chunk files it refers to."""
+
+    id: ManifestId
+    num_chunk_refs: int
+    """Of every kind."""
+    chunk_id: NDArray[np.uint8]
+    """(n, 12)"""
+    end: NDArray[np.uint64]
+    """Offset plus length: how long the chunk file must be. Saturated."""
+
+
+def decode_native_refs(data: bytes) -> NativeRefs:
+    """The native references of all arrays; what other references hold is not looked at.
+
+    A reference that is reached twice is damage: an offset that was bent to a neighbour would
+    hide the reference that belongs there.
+    """
+    import numpy as np
+
+    from icectl.format.columns import ColumnReader
+
+    envelope = decode_flatbuffers_envelope(data, FileType.MANIFEST)
+    reader = Reader(envelope.payload)
+    raw: RawManifest = reader.read_root(MANIFEST)
+    columns = ColumnReader(reader)
+    ids: list[NDArray[np.uint8]] = []
+    ends: list[NDArray[np.uint64]] = []
+    places_seen: list[NDArray[np.int64]] = []
+    for array in raw.arrays:
+        for _, positions, places in columns.groups(CHUNK_REF, *array.refs):
+            places_seen.append(positions)
+            if _kind(places, positions)[0] is not RefKind.NATIVE:
+                continue
+            ids.append(columns.structs(positions + places[_FIELDS["chunk_id"]], 12))
+            offset, length = (
+                columns.longs(positions + places[_FIELDS[name]])
+                if places[_FIELDS[name]]
+                else np.zeros(len(positions), np.uint64)
+                for name in ("offset", "length")
+            )
+            end = offset + length
+            ends.append(np.where(end < offset, np.uint64(2**64 - 1), end))
+    if places_seen:
+        positions = np.concatenate(places_seen)
+        if (positions[1:] <= positions[:-1]).any():
+            positions.sort()
+            if (positions[1:] == positions[:-1]).any():
+                raise FormatError("a chunk reference stands in two places")
+    return NativeRefs(
+        raw.id,
+        sum(array.refs[1] for array in raw.arrays),
+        np.concatenate(ids) if ids else np.empty((0, 12), np.uint8),
+        np.concatenate(ends) if ends else np.empty(0, np.uint64),
+    )
+
+
+def _kind(places: list[int], positions: NDArray[np.int64]) -> tuple[RefKind, str]:
+    present = [(kind, name) for kind, name in _KIND_FIELDS if places[_FIELDS[name]]]
+    if len(present) != 1:
+        names = " and ".join(name for _, name in present) or "neither id, location nor data"
+        raise FormatError(f"a chunk reference has {names}", offset=int(positions[0]))
+    return present[0]
+
+
 def _decode_refs(columns: ColumnReader, start: int, count: int) -> ChunkRefs:
     import numpy as np
 
@@ -71,11 +138,7 @@ def _decode_refs(columns: ColumnReader, start: int, count: int) -> ChunkRefs:
     last_modified = None
 
     for rows, positions, places in columns.groups(CHUNK_REF, start, count):
-        present = [(kind, name) for kind, name in _KIND_FIELDS if places[_FIELDS[name]]]
-        if len(present) != 1:
-            names = " and ".join(name for _, name in present) or "neither id, location nor data"
-            raise FormatError(f"a chunk reference has {names}", offset=int(positions[0]))
-        kind, name = present[0]
+        kind, name = _kind(places, positions)
         kinds[rows] = kind
         index = columns.coordinates(positions + places[_FIELDS["index"]], dimensions)
         if dimensions is None:

@@ -10,10 +10,11 @@ on throttling and server errors happen inside; a refusal is final at once.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
-from icectl.errors import StorageError
+from icectl.errors import ObjectNotFoundError, StorageError
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +107,19 @@ class Storage(ABC):
     def listing_shards(self) -> int:
         """How many shards of one directory are worth listing in parallel."""
         return 1
+
+    def list_names(self, prefix: str) -> Iterator[Sequence[str]] | None:
+        """What `list` shows below `prefix`, as batches of names only (what follows `prefix/`).
+
+        None where that costs no less than `list`, which tells sizes and times as well.
+        """
+        return None
+
+    def read_infos(self, paths: Iterable[str]) -> Iterator[ObjectInfo]:
+        """`info` of many objects, in their order; those that are not there are left out."""
+        for path in paths:
+            with suppress(ObjectNotFoundError):
+                yield self.info(path)
 
     @abstractmethod
     def list_directories(self, prefix: str) -> Iterator[str]:

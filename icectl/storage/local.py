@@ -41,6 +41,7 @@ TEMPORARY_NAME = f"{PRIVATE_PREFIX}temporary"
 
 THREADS = 8
 DELETE_BATCH = 128
+NAMES_BATCH = 16384
 NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
@@ -113,15 +114,15 @@ class LocalStorage(Storage):
                 path = join_path(directory, entry.name)
                 if entry.is_dir():
                     directories.append(path)
-                elif not is_private(entry.name) and (
-                    shard is WHOLE_DIRECTORY or path[name_start:] in shard
-                ):
-                    if not with_info:
-                        yield ObjectInfo(path, None, None)
-                        continue
+                elif is_private(entry.name) or path[name_start:] not in shard:
+                    continue
+                elif with_info:
                     # A file that went away since the directory was read is not there.
-                    with suppress(ObjectNotFoundError):
-                        yield self.info(path)
+                    with suppress(FileNotFoundError):
+                        status = entry.stat()
+                        yield ObjectInfo(path, status.st_size, status.st_mtime_ns // 1000)
+                else:
+                    yield ObjectInfo(path, None, None)
 
     def list_directories(self, prefix: str) -> Iterator[str]:
         parent = check_prefix(prefix)

@@ -1,0 +1,203 @@
+"""Why an object of the repository's history is garbage: the operation that released it.
+
+A flipped index or parent in `repo` makes whole branches look unreachable. So each snapshot and
+transaction log that is to go must have been let go by an operation: the ops log says which
+operations can release anything, and the backups around such an operation show what it did.
+States are read only around releasing operations, from the newest on, until all is explained.
+
+One thing is stored once only, and cannot be checked: where a ref points that the very last
+operation created or reset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
+
+from icectl.errors import FormatError, IcectlError, ObjectNotFoundError
+from icectl.model.ids import SnapshotId
+from icectl.model.repo import (
+    CommitAmendedUpdate,
+    NewCommitUpdate,
+    NewDetachedSnapshotUpdate,
+    RepoInfo,
+    Update,
+)
+from icectl.ops.gc.objects import ObjectKind
+from icectl.ops.gc.transitions import RELEASING, State, find_problem, state_of
+from icectl.ops.gc.watch import Watch
+from icectl.repository.ops_log import (
+    REPO_PATH,
+    OpsLogBeyondReach,
+    backup_object,
+    read_repo,
+    walk_updates,
+)
+from icectl.storage.contract import Storage
+
+
+@dataclass(slots=True)
+class Suspects:
+    """Ids whose release is not explained yet."""
+
+    snapshots: set[SnapshotId] = field(default_factory=set)
+    logs: set[SnapshotId] = field(default_factory=set)
+
+    def __bool__(self) -> bool:
+        return bool(self.snapshots or self.logs)
+
+    def kept_by(self, state: State) -> Suspects:
+        return Suspects(self.snapshots & state.reachable, self.logs & state.logs)
+
+    def forget(self, other: Suspects) -> None:
+        self.snapshots -= other.snapshots
+        self.logs -= other.logs
+
+    def discard(self, snapshot_id: SnapshotId) -> None:
+        self.snapshots.discard(snapshot_id)
+        self.logs.discard(snapshot_id)
+
+    def paths(self) -> Iterator[str]:
+        yield from map(ObjectKind.SNAPSHOT.path, sorted(self.snapshots))
+        yield from map(ObjectKind.TRANSACTION_LOG.path, sorted(self.logs))
+
+
+def check_explained(
+    storage: Storage,
+    info: RepoInfo,
+    suspects: Suspects,
+    known_missing: Set[str],
+    watch: Watch,
+) -> None:
+    """`FormatError` when one of the suspects was reachable and no operation released it."""
+    if not suspects:
+        return
+    log = _OpsLog(storage, info, known_missing)
+    created = {id_ for update in log.updates if (id_ := _created_snapshot(update)) is not None}
+    listed = {snapshot.id for snapshot in info.snapshots}
+    pruned = {id_ for snapshot in info.snapshots for id_ in snapshot.pruned_ancestor_tx_logs or ()}
+    # What was never committed, an aborted commit's files, needs no operation to be let go.
+    never = Suspects(
+        suspects.snapshots - created - listed, suspects.logs - created - listed - pruned
+    )
+    _check_gone(never.kept_by(log.oldest_state()), "before the ops log begins")
+    suspects.forget(never)
+    for number, update in enumerate(log.updates):
+        if not suspects:
+            return
+        watch.check_time()
+        kind = update.update_type
+        if isinstance(kind, RELEASING):
+            _release(log, number, suspects)
+        made = _created_snapshot(update)
+        if made is None:
+            continue
+        if isinstance(kind, NewDetachedSnapshotUpdate):
+            suspects.discard(made)
+        else:
+            still = Suspects(suspects.snapshots & {made}, suspects.logs & {made})
+            _check_gone(still, f"when {made} was committed")
+    _check_gone(suspects.kept_by(log.oldest_state()), "before the ops log begins")
+
+
+def _release(log: _OpsLog, number: int, suspects: Suspects) -> None:
+    """Explain what this operation let go; what it did not is still to be explained."""
+    update = log.updates[number].update_type
+    after = log.state(number)
+    if after is None:
+        return
+    _check_gone(
+        suspects.kept_by(after), f"after the newest operation that releases ({update.kind})"
+    )
+    before = log.state(number + 1)
+    if before is None:
+        return
+    released = suspects.kept_by(before)
+    if not released:
+        return
+    problem = find_problem(update, before, after)
+    if problem is not None:
+        path = next(released.paths())
+        raise FormatError(
+            f"{path} was reachable before an operation that does not explain why it is not any "
+            f"more: {problem}",
+            path=REPO_PATH,
+            hint=_HINT,
+        )
+    suspects.forget(released)
+
+
+_HINT = "a damaged repo file looks so: run `icectl validate`, and compare with the backups"
+
+
+def _check_gone(still_kept: Suspects, when: str) -> None:
+    for path in still_kept.paths():
+        raise FormatError(
+            f"{path} was reachable {when}, and no operation since then released it",
+            path=REPO_PATH,
+            hint=_HINT,
+        )
+
+
+def _created_snapshot(update: Update) -> SnapshotId | None:
+    match update.update_type:
+        case (
+            NewCommitUpdate(_, new)
+            | CommitAmendedUpdate(_, _, new)
+            | NewDetachedSnapshotUpdate(new)
+        ):
+            return new
+        case _:
+            return None
+
+
+class _OpsLog:
+    """The updates from the newest on, and the states after them, read when they are needed."""
+
+    def __init__(self, storage: Storage, info: RepoInfo, known_missing: Set[str]) -> None:
+        self._storage = storage
+        self._info = info
+        self._known_missing = known_missing
+        self._states: dict[int, State] = {0: state_of(info)}
+        self.updates: list[Update] = []
+        for update in walk_updates(storage, info):
+            if isinstance(update, OpsLogBeyondReach):
+                self._excuse(update.path, update.error)
+                break
+            self.updates.append(update)
+
+    def state(self, number: int) -> State | None:
+        """After the update of this number; None where no backup was ever made of it."""
+        if number in self._states:
+            return self._states[number]
+        name = self.updates[number].backup_path if number < len(self.updates) else None
+        if name is None:
+            return None
+        path = backup_object(name)
+        try:
+            info = read_repo(self._storage, path)
+        except (FormatError, ObjectNotFoundError) as error:
+            self._excuse(path, error)
+            return None
+        newest = info.latest_updates[0].updated_at if info.latest_updates else None
+        if newest != self.updates[number].updated_at:
+            raise FormatError("this backup is not of the update that names it", path=path)
+        # Neighbours share a state, and nobody comes back to older ones.
+        self._states = {0: self._states[0], number: state_of(info)}
+        return self._states[number]
+
+    def oldest_state(self) -> State:
+        for number in range(len(self.updates) - 1, 0, -1):
+            state = self.state(number)
+            if state is not None:
+                return state
+        return self._states[0]
+
+    def _excuse(self, path: str, error: IcectlError) -> None:
+        if path in self._known_missing:
+            return
+        raise FormatError(
+            f"this backup is needed to tell why snapshots are unreachable: {error.message}",
+            path=path,
+            hint="restore it; or, when its loss is understood, name it with --known-missing",
+        )

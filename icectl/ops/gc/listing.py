@@ -1,0 +1,179 @@
+"""What lies in a directory of the repository, as columns.
+
+Names that are no ids are foreign: they are reported and never touched. On local disk only
+names are read, since a stat of each file would cost more than all the rest; object stores
+tell sizes and times with each name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import islice
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from icectl.ops.gc.id_sets import BLOCK, IdSet, decode_names, id_columns, sort_order
+from icectl.ops.gc.objects import Garbage, ObjectKind
+from icectl.ops.gc.watch import Counter, Watch
+from icectl.storage.contract import ObjectInfo, Storage
+from icectl.storage.sharded_listing import list_sharded
+
+SECONDS_BETWEEN_LOOKS = 0.1
+
+Times = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Listing:
+    kind: ObjectKind
+    ids: IdSet
+    size: NDArray[np.int64] | None
+    """None where the storage does not tell it for free; `created_at` alike."""
+    created_at: Times | None
+    foreign: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+class Listings:
+    """The listings of several directories, read one after the other on a thread."""
+
+    def __init__(self, storage: Storage, kinds: Iterable[ObjectKind], watch: Watch) -> None:
+        self._watch = watch
+        self._counters = {kind: _Tally() for kind in kinds}
+        self._pool = ThreadPoolExecutor(1, "icectl-listing")
+        silent = watch.silent()
+        self._futures = {
+            kind: self._pool.submit(read_listing, storage, kind, silent, tally)
+            for kind, tally in self._counters.items()
+        }
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        for tally in self._counters.values():
+            tally.stopped = True
+        self._pool.shutdown(cancel_futures=True)
+
+    def wait_for(self, kind: ObjectKind) -> Listing:
+        future, tally = self._futures[kind], self._counters[kind]
+        shown = 0
+        with self._watch.phase(f"listing {kind.directory}", None, "objects") as counter:
+            while True:
+                try:
+                    return future.result(SECONDS_BETWEEN_LOOKS)
+                except TimeoutError:
+                    if future.done():
+                        raise
+                    counter.advance(tally.count - shown)
+                    shown = tally.count
+
+
+class _Tally:
+    def __init__(self) -> None:
+        self.count = 0
+        self.stopped = False
+
+    def advance(self, count: int = 1) -> None:
+        self.count += count
+        if self.stopped:
+            raise InterruptedError
+
+
+def read_listing(storage: Storage, kind: ObjectKind, watch: Watch, counter: Counter) -> Listing:
+    """Every object of one kind, or the storage's failure: never a part of them."""
+    batches = storage.list_names(kind.directory)
+    if batches is not None:
+        return _from_names(kind, batches, watch, counter)
+    return _from_infos(kind, list_sharded(storage, kind.directory), watch, counter)
+
+
+def _from_names(
+    kind: ObjectKind, batches: Iterable[Sequence[str]], watch: Watch, counter: Counter
+) -> Listing:
+    parts: list[IdSet] = []
+    foreign: list[str] = []
+    for names in batches:
+        watch.check_time()
+        counter.advance(len(names))
+        ids, good = decode_names(names)
+        parts.append(ids)
+        foreign += _foreign(kind, names, good)
+    ids = _joined(parts)
+    return Listing(kind, ids[sort_order(ids)], None, None, tuple(foreign))
+
+
+def _from_infos(
+    kind: ObjectKind, infos: Iterator[ObjectInfo], watch: Watch, counter: Counter
+) -> Listing:
+    start = len(kind.directory) + 1
+    parts: list[IdSet] = []
+    sizes: list[NDArray[np.int64]] = []
+    times: list[Times] = []
+    foreign: list[str] = []
+    told = True
+    while batch := list(islice(infos, BLOCK)):
+        watch.check_time()
+        counter.advance(len(batch))
+        names = [info.path[start:] for info in batch]
+        ids, good = decode_names(names)
+        parts.append(ids)
+        told = told and all(info.size is not None for info in batch)
+        sizes.append(np.array([info.size or 0 for info in batch], np.int64)[good])
+        times.append(np.array([info.created_at or 0 for info in batch], np.int64)[good])
+        foreign += _foreign(kind, names, good)
+    ids = _joined(parts)
+    order = sort_order(ids)
+    if not told or not parts:
+        return Listing(kind, ids[order], None, None, tuple(foreign))
+    size, created_at = np.concatenate(sizes)[order], np.concatenate(times)[order]
+    return Listing(kind, ids[order], size, created_at, tuple(foreign))
+
+
+def read_candidates(
+    storage: Storage, listing: Listing, rows: NDArray[np.intp], watch: Watch
+) -> Garbage:
+    """The objects at `rows` of the listing with their sizes and times.
+
+    One that went away meanwhile is left out.
+    """
+    ids = listing.ids[rows]
+    if listing.size is not None and listing.created_at is not None:
+        return Garbage(listing.kind, ids, listing.size[rows], listing.created_at[rows])
+    directory = listing.kind.directory
+    start = len(directory) + 1
+    size = np.full(len(ids), -1, np.int64)
+    created_at = np.zeros(len(ids), np.int64)
+    label = f"reading times of {directory}"
+    with watch.phase(label, len(ids), "objects") as counter:
+        names = ids.to_names()
+        row = 0
+        for info in storage.read_infos(f"{directory}/{name}" for name in names):
+            # They come in order, with gaps where one is not there any more.
+            while info.path[start:] != names[row]:
+                row += 1
+            size[row] = info.size or 0
+            created_at[row] = info.created_at or 0
+            row += 1
+            if not row & 4095:
+                watch.check_time()
+                counter.advance(4096)
+    return Garbage(listing.kind, ids, size, created_at)[size >= 0]
+
+
+def _foreign(kind: ObjectKind, names: Sequence[str], good: NDArray[np.bool_]) -> Iterator[str]:
+    return (kind.path(names[row]) for row in np.flatnonzero(~good).tolist())
+
+
+def _joined(parts: list[IdSet]) -> IdSet:
+    if not parts:
+        return id_columns(np.empty((0, 12), np.uint8))
+    return IdSet(
+        np.concatenate([part.high for part in parts]), np.concatenate([part.low for part in parts])
+    )

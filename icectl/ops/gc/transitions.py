@@ -1,0 +1,184 @@
+"""Whether one operation explains the step from one state of `repo` to the next. Pure.
+
+Only operations that can let a snapshot go are judged here. Each must have done exactly what
+its entry in the ops log says: the one ref that it names, and nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from icectl.model.ids import SnapshotId
+from icectl.model.repo import (
+    BranchDeletedUpdate,
+    BranchResetUpdate,
+    CommitAmendedUpdate,
+    ExpirationRanUpdate,
+    GCRanUpdate,
+    RepoInfo,
+    SnapshotInfo,
+    TagDeletedUpdate,
+    UnknownUpdate,
+    UpdateType,
+)
+
+RELEASING = (
+    BranchDeletedUpdate,
+    BranchResetUpdate,
+    CommitAmendedUpdate,
+    ExpirationRanUpdate,
+    GCRanUpdate,
+    TagDeletedUpdate,
+    UnknownUpdate,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What one state of `repo` says about refs and ancestry."""
+
+    branches: Mapping[str, SnapshotId]
+    tags: Mapping[str, SnapshotId]
+    snapshots: Mapping[SnapshotId, SnapshotInfo]
+    reachable: frozenset[SnapshotId]
+    """From branches and tags."""
+    logs: frozenset[SnapshotId]
+    """Whose transaction logs the reachable snapshots need: their own and the pruned ones."""
+
+
+def state_of(info: RepoInfo) -> State:
+    snapshots = {snapshot.id: snapshot for snapshot in info.snapshots}
+    reachable: set[SnapshotId] = set()
+    for ref in (*info.branches, *info.tags):
+        next_id: SnapshotId | None = ref.snapshot_id
+        while next_id is not None and next_id not in reachable:
+            reachable.add(next_id)
+            next_id = snapshots[next_id].parent_id
+    logs = set(reachable)
+    for snapshot_id in reachable:
+        logs.update(snapshots[snapshot_id].pruned_ancestor_tx_logs or ())
+    return State(
+        {ref.name: ref.snapshot_id for ref in info.branches},
+        {ref.name: ref.snapshot_id for ref in info.tags},
+        snapshots,
+        frozenset(reachable),
+        frozenset(logs),
+    )
+
+
+def find_problem(update: UpdateType, before: State, after: State) -> str | None:
+    """What of the step is not the doing of `update`; None when all of it is."""
+    return next(_problems(update, before, after), None)
+
+
+def _problems(update: UpdateType, before: State, after: State) -> Iterator[str]:
+    match update:
+        case BranchResetUpdate(name, previous):
+            moved = after.branches.get(name)
+            if before.branches.get(name) != previous or moved is None:
+                yield f"the branch {name} did not point at {previous} before its reset"
+            else:
+                yield from _changes(before, after, branches={name: moved})
+        case BranchDeletedUpdate(name, previous):
+            if before.branches.get(name) != previous:
+                yield f"the branch {name} did not point at {previous} before it was deleted"
+            yield from _changes(before, after, branches={name: None})
+        case TagDeletedUpdate(name, previous):
+            if before.tags.get(name) != previous:
+                yield f"the tag {name} did not point at {previous} before it was deleted"
+            yield from _changes(before, after, tags={name: None})
+        case CommitAmendedUpdate(branch, previous, new):
+            if before.branches.get(branch) != previous:
+                yield f"the branch {branch} did not point at {previous} before the amend"
+            amended, made = before.snapshots.get(previous), after.snapshots.get(new)
+            if amended is None or made is None or amended.parent_id != made.parent_id:
+                yield f"the amended snapshot {new} has another parent than {previous} had"
+            yield from _changes(before, after, branches={branch: new}, added={new})
+        case ExpirationRanUpdate() | GCRanUpdate():
+            yield from _drops(update, before, after)
+        case _:
+            yield f"an operation ({update.kind}) that this icectl does not know"
+
+
+def _changes(
+    before: State,
+    after: State,
+    *,
+    branches: Mapping[str, SnapshotId | None] | None = None,
+    tags: Mapping[str, SnapshotId | None] | None = None,
+    added: set[SnapshotId] | None = None,
+) -> Iterator[str]:
+    yield from _ref_changes("branch", before.branches, after.branches, branches or {})
+    yield from _ref_changes("tag", before.tags, after.tags, tags or {})
+    for snapshot_id in after.snapshots.keys() ^ before.snapshots.keys() ^ (added or set()):
+        yield f"the snapshot {snapshot_id} came or went with another operation"
+    for snapshot_id in after.snapshots.keys() & before.snapshots.keys():
+        old, new = before.snapshots[snapshot_id], after.snapshots[snapshot_id]
+        if (old.parent_id, old.pruned_ancestor_tx_logs) != (
+            new.parent_id,
+            new.pruned_ancestor_tx_logs,
+        ):
+            yield f"the ancestry of {snapshot_id} changed with another operation"
+
+
+def _ref_changes(
+    kind: str,
+    before: Mapping[str, SnapshotId],
+    after: Mapping[str, SnapshotId],
+    meant: Mapping[str, SnapshotId | None],
+) -> Iterator[str]:
+    expected = {name: target for name, target in {**before, **meant}.items() if target is not None}
+    for name in sorted(expected.keys() | after.keys()):
+        if expected.get(name) != after.get(name):
+            yield f"the {kind} {name} changed with another operation"
+
+
+def _drops(update: UpdateType, before: State, after: State) -> Iterator[str]:
+    """Expiration and gc: snapshots leave the list, and their children move up."""
+    for snapshot_id in after.snapshots.keys() - before.snapshots.keys():
+        yield f"the snapshot {snapshot_id} came with another operation"
+    removed = before.snapshots.keys() - after.snapshots.keys()
+    for kind, old, new in (
+        ("branch", before.branches, after.branches),
+        ("tag", before.tags, after.tags),
+    ):
+        for name, target in old.items():
+            # Expiration may delete a ref together with the snapshot that it points at.
+            gone = isinstance(update, ExpirationRanUpdate) and name not in new
+            if new.get(name) != target and not (gone and target in removed):
+                yield f"the {kind} {name} changed with another operation"
+        for name in new.keys() - old.keys():
+            yield f"the {kind} {name} came with another operation"
+    if isinstance(update, GCRanUpdate):
+        for snapshot_id in removed & before.reachable:
+            yield f"gc dropped {snapshot_id}, which was reachable"
+    for snapshot_id, info in after.snapshots.items():
+        if snapshot_id in before.snapshots and not _moved_up(info, before, after):
+            yield f"the ancestry of {snapshot_id} changed with another operation"
+
+
+def _moved_up(now: SnapshotInfo, before: State, after: State) -> bool:
+    """Whether the snapshot moved to an ancestor, and remembers the logs of all that it skips.
+
+    Writers before spec version 2.1 forgot the logs. Expiration moves to the first snapshot
+    even where a tag keeps another one in between; only the logs prove that it was so.
+    """
+    was = before.snapshots[now.id]
+    own = was.pruned_ancestor_tx_logs or ()
+    if now.parent_id == was.parent_id:
+        return (now.pruned_ancestor_tx_logs or ()) == own
+    skipped: dict[SnapshotId, SnapshotInfo] = {}
+    next_id = was.parent_id
+    while next_id is not None and next_id != now.parent_id and next_id not in skipped:
+        skipped[next_id] = before.snapshots[next_id]
+        next_id = skipped[next_id].parent_id
+    if next_id != now.parent_id:
+        return False
+    logs: list[SnapshotId] = []
+    for ancestor in reversed(skipped.values()):
+        logs += (*(ancestor.pruned_ancestor_tx_logs or ()), ancestor.id)
+    found = now.pruned_ancestor_tx_logs or ()
+    if found == (*logs, *own):
+        return True
+    return found == own and not skipped.keys() & after.snapshots.keys()
