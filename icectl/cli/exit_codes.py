@@ -13,7 +13,7 @@ EXIT_CODES: tuple[tuple[int, str], ...] = (
     (DONE, "done"),
     (1, "failed"),
     (USAGE, "usage error"),
-    (FINDINGS, "findings (validate), or partly done"),
+    (FINDINGS, "findings (validate), a difference (diff --exit-code), or partly done"),
     (10, "no repository there"),
     (11, "conflict, retries used up"),
     (12, "no such ref or snapshot"),

@@ -14,15 +14,15 @@ AHEAD = 16
 
 
 def read_ahead(
-    read: Callable[[Item], Result], items: Iterable[Item]
+    read: Callable[[Item], Result], items: Iterable[Item], *, ahead: int = AHEAD
 ) -> Iterator[tuple[Item, Result]]:
     """Each item with what `read` makes of it, in the order of the items."""
-    with ThreadPoolExecutor(AHEAD, thread_name_prefix="icectl-read") as pool:
+    with ThreadPoolExecutor(ahead, thread_name_prefix="icectl-read") as pool:
         pending: deque[tuple[Item, Future[Result]]] = deque()
         try:
             for item in items:
                 pending.append((item, pool.submit(read, item)))
-                if len(pending) >= AHEAD:
+                if len(pending) >= ahead:
                     first, future = pending.popleft()
                     yield first, future.result()
             while pending:

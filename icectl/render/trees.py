@@ -16,6 +16,10 @@ class TreeEntry:
     note: str = ""
     """What stands behind the name, such as shape and data type."""
     role: Role | None = None
+    mark: str = ""
+    """Stands before the name, such as the `+` of a diff."""
+    details: tuple[str, ...] = ()
+    """Lines below the name."""
 
 
 @dataclass(slots=True)
@@ -29,6 +33,7 @@ def render_tree(root: str, entries: Iterable[TreeEntry], style: Style = PLAIN) -
     top = _grow(root, entries)
     name = escape_controls(root)
     yield _label(name, top.entry, style)
+    yield from _details(top, "", style)
     tee, corner, bar = ("├── ", "└── ", "│   ") if style.unicode else ("|-- ", "`-- ", "|   ")
     pending = _children(top, "")
     while pending:
@@ -36,7 +41,9 @@ def render_tree(root: str, entries: Iterable[TreeEntry], style: Style = PLAIN) -
         yield (
             prefix + (corner if last else tee) + _label(escape_controls(name), branch.entry, style)
         )
-        pending += _children(branch, prefix + ("    " if last else bar))
+        below = prefix + ("    " if last else bar)
+        yield from _details(branch, below, style)
+        pending += _children(branch, below)
 
 
 def _grow(root: str, entries: Iterable[TreeEntry]) -> _Branch:
@@ -65,5 +72,14 @@ def _names(path: str) -> list[str]:
 def _label(name: str, entry: TreeEntry | None, style: Style) -> str:
     if entry is None:
         return name
+    marked = f"{entry.mark} {name}" if entry.mark else name
     note = f"  {style.paint(escape_controls(entry.note), 'dim')}" if entry.note else ""
-    return style.paint(name, entry.role) + note
+    return style.paint(marked, entry.role) + note
+
+
+def _details(branch: _Branch, prefix: str, style: Style) -> Iterator[str]:
+    if branch.entry is not None and branch.entry.details:
+        bar = "│" if style.unicode else "|"
+        start = prefix + (f"{bar}   " if branch.children else "    ")
+        for line in branch.entry.details:
+            yield start + style.paint(escape_controls(line), "dim")

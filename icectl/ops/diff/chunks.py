@@ -6,9 +6,7 @@ do not meet, so that memory follows the largest group and not the array.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -16,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from icectl.model.snapshot import ArrayNodeData, ManifestRef, NodeSnapshot
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
+from icectl.ops.read_ahead import read_ahead
 from icectl.repository.repository import Repository
 
 if TYPE_CHECKING:
@@ -72,10 +71,11 @@ def read_chunk_changes(
     groups = [group for found in groups_of.values() for group in found]
     largest = max((group.num_chunk_refs(diff) for group in groups), default=0)
     workers = max(1, min(THREADS, len(groups), REFERENCES_AT_ONCE // max(largest, 1)))
-    results = _map_in_order(_comparison(repository), groups, workers)
+    results = read_ahead(_comparison(repository), groups, ahead=workers)
     for pair in diff.arrays:
         if pair.path in groups_of:
-            changes = _merge(pair, list(islice(results, len(groups_of[pair.path]))))
+            mine = islice(results, len(groups_of[pair.path]))
+            changes = _merge(pair, [compared for _, compared in mine])
         elif pair.written is not None:
             changes = _merge(pair, None)
         else:
@@ -158,26 +158,6 @@ def _comparison(repository: Repository) -> Callable[[_Group], ReferenceChanges]:
     return compare
 
 
-def _map_in_order(
-    compare: Callable[[_Group], ReferenceChanges], groups: Sequence[_Group], workers: int
-) -> Iterator[ReferenceChanges]:
-    if workers == 1:
-        yield from map(compare, groups)
-        return
-    source = iter(groups)
-    with ThreadPoolExecutor(workers, thread_name_prefix="icectl-diff") as pool:
-        pending: deque[Future[ReferenceChanges]] = deque(
-            pool.submit(compare, group) for group in islice(source, 2 * workers)
-        )
-        try:
-            while pending:
-                yield pending.popleft().result()
-                pending.extend(pool.submit(compare, group) for group in islice(source, 1))
-        finally:
-            for future in pending:
-                future.cancel()
-
-
 def _merge(pair: ArrayPair, compared: list[ReferenceChanges] | None) -> ChunkChanges:
     """One answer for the array from those of its groups; None where none were compared."""
     import numpy as np
@@ -186,7 +166,9 @@ def _merge(pair: ArrayPair, compared: list[ReferenceChanges] | None) -> ChunkCha
 
     if compared is None:
         assert pair.written is not None
-        return ChunkChanges(pair.path, len(pair.written), (pair.written,))
+        gone = pair.after is None
+        written = pair.written
+        return ChunkChanges(pair.path, len(written), (written,), of_deleted_array=gone)
 
     def united(*kinds: str) -> NDArray[np.uint32]:
         blocks = [getattr(changes, kind) for changes in compared for kind in kinds]
@@ -212,6 +194,7 @@ def _merge(pair: ArrayPair, compared: list[ReferenceChanges] | None) -> ChunkCha
         deleted,
         sum(changes.bytes_added for changes in compared),
         sum(changes.bytes_removed for changes in compared),
+        of_deleted_array=pair.after is None,
     )
 
 

@@ -17,10 +17,8 @@ from icectl.ops.diff.coordinates import CoordinateSet
 from icectl.ops.diff.metadata import compare_metadata
 from icectl.ops.diff.nodes import NodeTable, PathFilter, moves_between, sorted_paths
 from icectl.ops.diff.result import ArrayPair, MetadataChange, NodeDiff
+from icectl.ops.read_ahead import read_ahead
 from icectl.repository.repository import Repository
-from icectl.storage.bounded import map_on_threads
-
-LOGS_AT_ONCE = 8
 
 
 class LogsInsufficientError(Exception):
@@ -51,12 +49,8 @@ class LogChanges:
 
 def read_log_changes(repository: Repository, log_ids: Sequence[SnapshotId]) -> LogChanges:
     changes = LogChanges()
-    workers = min(LOGS_AT_ONCE, max(len(log_ids), 1))
-    logs = map_on_threads(
-        repository.read_transaction_log, log_ids, workers=workers, ahead=2 * workers
-    )
     try:
-        for log in logs if len(log_ids) > 1 else map(repository.read_transaction_log, log_ids):
+        for _, log in read_ahead(repository.read_transaction_log, log_ids):
             changes.add(log)
     except ObjectNotFoundError as error:
         raise LogsInsufficientError(f"the transaction log {error.path} is missing") from None

@@ -114,3 +114,10 @@ class ChunkChanges:
     bytes_added: int | None = None
     """Of the references in TO that are new or another."""
     bytes_removed: int | None = None
+    of_deleted_array: bool = False
+
+    @property
+    def num_same(self) -> int:
+        """Chunks that were written, and whose reference is the same at both ends."""
+        kinds = (self.added, self.overwritten, self.deleted)
+        return self.num_chunks - sum(len(rows) for rows in kinds if rows is not None)

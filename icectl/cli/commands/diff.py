@@ -1,0 +1,129 @@
+"""`icectl diff`: what changed between two versions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Annotated
+
+from icectl.cli.context import CommandContext
+from icectl.cli.exit_codes import DONE, FINDINGS
+from icectl.cli.options import OptionalRefArgument, command
+from icectl.cli.parameters import Option
+from icectl.errors import UsageError
+from icectl.repository.edits import DEFAULT_BRANCH
+
+if TYPE_CHECKING:
+    from icectl.ops.diff.result import ChunkChanges
+    from icectl.ops.diff.versions import Versions
+    from icectl.repository.repository import Repository
+
+EXAMPLES = {
+    "diff": (
+        ("icectl diff v1.0", "what changed since the tag v1.0 up to the tip of main"),
+        ("icectl diff --commit main~3", "what one commit changed"),
+        ("icectl diff main experiment --merge-base", "what the branch did since it left main"),
+        ("icectl diff v1.0 v2.0 --path /surface --chunks", "one group, with chunk coordinates"),
+        ("icectl diff main~1 main --exit-code --quiet", "for scripts: 0 the same, 3 different"),
+    )
+}
+
+
+@command(jsonl=True)
+def diff(
+    context: CommandContext,
+    from_: OptionalRefArgument = None,
+    to: OptionalRefArgument = None,
+    commit: Annotated[
+        str | None,
+        Option("--commit", metavar="REF", help="Compare one commit with its parent."),
+    ] = None,
+    merge_base: Annotated[
+        bool,
+        Option("--merge-base", help="Begin at the newest common ancestor of FROM and TO."),
+    ] = False,
+    path: Annotated[
+        str, Option("--path", metavar="PATH", help="Only this node and what is below it.")
+    ] = "/",
+    chunks: Annotated[bool, Option("--chunks", help="Show which chunks, as ranges.")] = False,
+    stat: Annotated[bool, Option("--stat", help="A table with chunks and bytes.")] = False,
+    name_only: Annotated[bool, Option("--name-only", help="Only the paths that changed.")] = False,
+    exit_code: Annotated[
+        bool, Option("--exit-code", help="Exit with 3 when there is a difference.")
+    ] = False,
+) -> int:
+    """Show what changed from one version to another, TO being main unless it is given.
+
+    Nodes are marked + (new), - (deleted), ~ (changed) and → (moved). Where FROM is an ancestor
+    of TO, the change is told by the transaction logs, those of expired ancestors included;
+    otherwise, or when a log is missing or damaged, the content of the two versions is compared:
+    nodes by id, then by path, and chunks by their references.
+
+    By the logs a node can be both new and updated, and a chunk can have been written and yet be
+    the same; by content such things do not show. The bytes are those that references name.
+    """
+    if sum((chunks, stat, name_only)) > 1:
+        raise UsageError("only one of --chunks, --stat and --name-only can be given")
+    from icectl.ops.diff.chunks import read_chunk_changes
+    from icectl.ops.diff.compare import diff_nodes
+    from icectl.render.diff import render_diff, render_names, render_stat
+    from icectl.render.diff_document import diff_document, diff_lines
+
+    repository = context.open_repository()
+    versions = _select_versions(repository, from_, to, commit, merge_base)
+    nodes = diff_nodes(repository, versions, path=path)
+    if nodes.fallback is not None:
+        context.warn(f"{nodes.fallback}; the content is compared instead")
+    seen: list[str] = []
+    changes = _remember_paths(
+        read_chunk_changes(repository, nodes, compare=not name_only, deleted_arrays=stat), seen
+    )
+    if context.options.jsonl:
+        lines = diff_lines(nodes, changes, coordinates=chunks)
+        context.emit_list("changes", lines, lambda _lines, _style: ())
+    elif context.options.json:
+        document = diff_document(nodes, changes, coordinates=chunks)
+        context.emit(document, lambda _document, _style: ())
+    elif name_only:
+        context.emit(nodes, lambda nodes, _style: render_names(nodes, changes), paged=True)
+    elif stat:
+        context.emit(nodes, lambda nodes, style: render_stat(nodes, [*changes], style), paged=True)
+    else:
+        context.emit(
+            nodes,
+            lambda nodes, style: render_diff(nodes, [*changes], style, coordinates=chunks),
+            paged=True,
+        )
+    different = bool(seen) or not nodes.is_empty
+    if not different and context.wants_text:
+        context.note("there is no difference")
+    return FINDINGS if exit_code and different else DONE
+
+
+def _select_versions(
+    repository: Repository,
+    from_: str | None,
+    to: str | None,
+    commit: str | None,
+    merge_base: bool,
+) -> Versions:
+    from icectl.ops.diff.versions import select_commit, select_versions
+
+    if commit is not None:
+        if from_ is not None or merge_base:
+            raise UsageError(
+                "--commit names both versions, so that neither FROM nor --merge-base goes with it",
+                hint=f"icectl diff --commit {commit}",
+            )
+        return select_commit(repository, commit)
+    if from_ is None:
+        raise UsageError(
+            "diff needs a version to begin with",
+            hint="icectl diff FROM [TO], or icectl diff --commit REF",
+        )
+    return select_versions(repository, from_, to or DEFAULT_BRANCH, merge_base=merge_base)
+
+
+def _remember_paths(changes: Iterable[ChunkChanges], seen: list[str]) -> Iterator[ChunkChanges]:
+    for change in changes:
+        seen.append(change.path)
+        yield change

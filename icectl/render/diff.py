@@ -1,0 +1,203 @@
+"""A diff as a tree, a table of sizes, or bare paths."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from icectl.model.snapshot import path_sort_key
+from icectl.ops.diff.result import ABSENT, ChunkChanges, NodeDiff, ValueChange
+from icectl.render.chunk_ranges import render_ranges
+from icectl.render.diff_document import CHUNK_KINDS, NODE_LISTS
+from icectl.render.sizes import format_count, format_size
+from icectl.render.style import Role, Style
+from icectl.render.tables import Column, render_table
+from icectl.render.text import escape_controls, truncate
+from icectl.render.trees import TreeEntry, render_tree
+
+_ROLES: Mapping[str, Role] = {"+": "good", "-": "bad", "-+": "warning", "~": "warning", "→": "path"}
+RANGES_WIDTH = 100
+
+
+@dataclass(slots=True)
+class _Node:
+    """Everything that happened to one path."""
+
+    new: bool = False
+    deleted: bool = False
+    moved_from: str | None = None
+    followed_parent: bool = False
+    updated: bool = False
+    values: tuple[ValueChange, ...] = ()
+    chunks: list[ChunkChanges] = field(default_factory=list)
+
+    @property
+    def mark(self) -> str:
+        if self.new or self.deleted:
+            return "-" * self.deleted + "+" * self.new
+        return "→" if self.moved_from is not None and not self.followed_parent else "~"
+
+    @property
+    def is_silent(self) -> bool:
+        """Only the group around it was moved."""
+        return self.followed_parent and not (self.updated or self.chunks)
+
+
+def render_diff(
+    diff: NodeDiff, chunks: Sequence[ChunkChanges], style: Style, *, coordinates: bool
+) -> Iterator[str]:
+    """The tree of what changed, and one line that counts it; nothing for no change."""
+    nodes = _collect(diff, chunks)
+    if not nodes:
+        return
+    source = "transaction logs" if diff.method == "transaction_logs" else "content"
+    ids = (style.paint(str(diff.from_id), "id"), style.paint(str(diff.to_id), "id"))
+    yield f"from {ids[0]} to {ids[1]}, by {source}"
+    entries = (
+        TreeEntry(
+            path,
+            _note(node),
+            _ROLES[node.mark],
+            _symbol(node.mark, style),
+            tuple(_details(node, style, coordinates)),
+        )
+        for path, node in nodes.items()
+        if not node.is_silent
+    )
+    yield from render_tree("/", entries, style)
+    yield from _summary(diff, chunks)
+
+
+def render_stat(diff: NodeDiff, chunks: Sequence[ChunkChanges], style: Style) -> Iterator[str]:
+    """One row for each changed node, with chunks and bytes."""
+    nodes = _collect(diff, chunks)
+    columns = (
+        Column(""),
+        Column("PATH", "path", shrink=True),
+        *(Column(kind.upper(), right=True) for kind in CHUNK_KINDS),
+        Column("BYTES ADDED", right=True),
+        Column("BYTES REMOVED", right=True),
+    )
+    rows = [
+        (_symbol(node.mark, style), path, *_stat_cells(node.chunks))
+        for path, node in nodes.items()
+        if not node.is_silent
+    ]
+    yield from render_table(columns, rows, style)
+    if rows:
+        yield from _summary(diff, chunks)
+        added = sum(changes.bytes_added or 0 for changes in chunks)
+        removed = sum(changes.bytes_removed or 0 for changes in chunks)
+        yield f"{format_size(added)} referenced anew, {format_size(removed)} no longer"
+
+
+def render_names(diff: NodeDiff, chunks: Iterable[ChunkChanges]) -> Iterator[str]:
+    return map(escape_controls, _collect(diff, chunks))
+
+
+def _collect(diff: NodeDiff, chunks: Iterable[ChunkChanges]) -> dict[str, _Node]:
+    nodes: dict[str, _Node] = {}
+
+    def at(path: str) -> _Node:
+        return nodes.setdefault(path, _Node())
+
+    for path in (*diff.new_groups, *diff.new_arrays):
+        at(path).new = True
+    for path in (*diff.deleted_groups, *diff.deleted_arrays):
+        at(path).deleted = True
+    for path in (*diff.updated_groups, *diff.updated_arrays):
+        at(path).updated = True
+    for change in diff.metadata_changes:
+        at(change.path).values = change.changes
+    for move in diff.moved_nodes:
+        at(move.to).moved_from = move.from_
+        at(move.to).followed_parent = move.with_parent
+    for changes in chunks:
+        at(changes.path).chunks.append(changes)
+    return {path: nodes[path] for path in sorted(nodes, key=path_sort_key)}
+
+
+def _symbol(mark: str, style: Style) -> str:
+    return mark if style.unicode else mark.replace("→", "->")
+
+
+def _note(node: _Node) -> str:
+    parts = []
+    if node.new and node.deleted:
+        parts.append("replaced by a new one")
+    elif node.moved_from is not None and not node.followed_parent:
+        parts.append(f"from {node.moved_from}")
+    parts += [text for changes in node.chunks if (text := _count_chunks(changes, node))]
+    return "; ".join(parts)
+
+
+def _count_chunks(changes: ChunkChanges, node: _Node) -> str:
+    if changes.added is None:
+        return "" if node.deleted else f"{format_count(changes.num_chunks, 'chunk')} written"
+    counts = {kind: len(getattr(changes, kind)) for kind in CHUNK_KINDS}
+    counts["written, yet the same"] = 0 if changes.of_deleted_array else changes.num_same
+    told = [(count, kind) for kind, count in counts.items() if count]
+    if not told:
+        return ""
+    (first, kind), *rest = told
+    return ", ".join([f"{format_count(first, 'chunk')} {kind}", *(f"{n:,} {k}" for n, k in rest)])
+
+
+def _details(node: _Node, style: Style, coordinates: bool) -> Iterator[str]:
+    arrow = _symbol("→", style)
+    for change in node.values:
+        name = change.pointer.removeprefix("/") or "zarr.json"
+        if change.before is ABSENT:
+            text = f"+ {name}: {_json(change.after)}"
+        elif change.after is ABSENT:
+            text = f"- {name}: {_json(change.before)}"
+        else:
+            text = f"{name}: {_json(change.before)} {arrow} {_json(change.after)}"
+        yield text if style.width is None else truncate(text, style.width, style.ellipsis)
+    if coordinates:
+        for changes in node.chunks:
+            for kind in CHUNK_KINDS:
+                rows = getattr(changes, kind)
+                if rows is not None and len(rows):
+                    yield from _ranges(kind, rows, style)
+
+
+def _ranges(kind: str, rows: Any, style: Style) -> Iterator[str]:
+    line = f"{kind}:"
+    limit = style.width or RANGES_WIDTH
+    for text in render_ranges(rows):
+        if len(line) + len(text) + 1 > limit:
+            yield line
+            line = " " * len(f"{kind}:")
+        line += f" {text}"
+    yield line
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _stat_cells(chunks: Iterable[ChunkChanges]) -> tuple[str | None, ...]:
+    compared = [changes for changes in chunks if changes.added is not None]
+    if not compared:
+        return (None,) * (len(CHUNK_KINDS) + 2)
+    counts = [sum(len(getattr(changes, kind)) for changes in compared) for kind in CHUNK_KINDS]
+    added = sum(changes.bytes_added or 0 for changes in compared)
+    removed = sum(changes.bytes_removed or 0 for changes in compared)
+    return (*(f"{count:,}" for count in counts), format_size(added), format_size(removed))
+
+
+def _summary(diff: NodeDiff, chunks: Sequence[ChunkChanges]) -> Iterator[str]:
+    parts = []
+    for name in (*NODE_LISTS, "moved_nodes"):
+        if count := len(getattr(diff, name)):
+            words = name.replace("_", " ")
+            parts.append(format_count(count, words.removesuffix("s"), words))
+    for kind in CHUNK_KINDS:
+        rows = [getattr(changes, kind) for changes in chunks]
+        if count := sum(len(found) for found in rows if found is not None):
+            parts.append(format_count(count, f"chunk {kind}", f"chunks {kind}"))
+    if parts:
+        yield ", ".join(parts)
