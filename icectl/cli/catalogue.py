@@ -16,6 +16,8 @@ HELP_OPTION = Parameter(
 
 COMPLETED = {
     "REF": "refs",
+    "FROM": "refs",
+    "TO": "refs",
     "BRANCH": "branches",
     "TAG": "tags",
     "REMOTE": "remotes",

@@ -97,12 +97,12 @@ OUTPUT_OPTIONS = (
     ),
 )
 
-_REF_HELP = (
+REF_HELP = (
     "A branch, a tag, a snapshot id or at least 4 characters of one; with ~N, its Nth ancestor. "
     "Write branch:NAME or tag:NAME where a name is both."
 )
-RefArgument = Annotated[str, Argument("REF", help=_REF_HELP)]
-OptionalRefArgument = Annotated[str | None, Argument("REF", help=_REF_HELP)]
+RefArgument = Annotated[str, Argument("REF", help=REF_HELP)]
+OptionalRefArgument = Annotated[str | None, Argument("REF", help=REF_HELP)]
 BranchArgument = Annotated[str, Argument("BRANCH", help="The branch.")]
 TagArgument = Annotated[str, Argument("TAG", help="The tag.")]
 NewNameArgument = Annotated[str, Argument("NAME", help="The new name.")]

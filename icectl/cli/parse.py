@@ -27,7 +27,7 @@ from icectl.cli.tree import Command, subcommands
 from icectl.errors import UsageError
 
 Examples = tuple[tuple[str, str], ...]
-NAMES_OF_REFS = ("REF", "BRANCH", "TAG", "NAME")
+NAMES_OF_REFS = ("REF", "FROM", "TO", "BRANCH", "TAG", "NAME")
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,6 +55,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("log", "Show the history", "log:log"),
     Command("show", "Show one commit whole", "show:show"),
     Command("ls", "List the groups and arrays of a snapshot", "show:ls"),
+    Command("diff", "Show what changed between two versions", "diff:diff"),
     Command("branch list", "List the branches", "branch:list_branches"),
     Command("branch create", "Create a branch", "branch:create"),
     Command("branch delete", "Delete a branch", "branch:delete"),

@@ -137,7 +137,7 @@ def _count_chunks(changes: ChunkChanges, node: _Node) -> str:
     if changes.added is None:
         return "" if node.deleted else f"{format_count(changes.num_chunks, 'chunk')} written"
     counts = {kind: len(getattr(changes, kind)) for kind in CHUNK_KINDS}
-    counts["written, yet the same"] = 0 if changes.of_deleted_array else changes.num_same
+    counts["touched, yet the same"] = 0 if changes.of_deleted_array else changes.num_same
     told = [(count, kind) for kind, count in counts.items() if count]
     if not told:
         return ""

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
-from icectl.cli.options import OptionalRefArgument, command
-from icectl.cli.parameters import Option
+from icectl.cli.options import REF_HELP, command
+from icectl.cli.parameters import Argument, Option
 from icectl.errors import UsageError
 from icectl.repository.edits import DEFAULT_BRANCH
 
@@ -31,8 +31,10 @@ EXAMPLES = {
 @command(jsonl=True)
 def diff(
     context: CommandContext,
-    from_: OptionalRefArgument = None,
-    to: OptionalRefArgument = None,
+    from_: Annotated[str | None, Argument("FROM", help=f"The older version. {REF_HELP}")] = None,
+    to: Annotated[
+        str | None, Argument("TO", help="The newer version; main unless it is given.")
+    ] = None,
     commit: Annotated[
         str | None,
         Option("--commit", metavar="REF", help="Compare one commit with its parent."),
