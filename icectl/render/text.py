@@ -47,7 +47,7 @@ def display_width(text: str) -> int:
 
 def truncate(text: str, width: int, ellipsis: str = "…") -> str:
     """The text cut to `width` columns, ending in the ellipsis where something was cut."""
-    if len(text) <= width and display_width(text) <= width:
+    if display_width(text) <= width:
         return text
     room = width - len(ellipsis)
     if room < 0:

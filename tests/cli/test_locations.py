@@ -1,0 +1,79 @@
+"""Which repository a command works on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from icectl.cli.locations import Location, find_location, is_secret, looks_like_location
+from icectl.errors import RepositoryNotFoundError, UsageError
+
+CONFIG = """
+[repositories.prod]
+location = "s3://bucket/prod"
+[repositories.prod.storage_options]
+region = "eu-west-1"
+anonymous = true
+"""
+
+
+@pytest.fixture
+def environ(tmp_path: Path) -> dict[str, str]:
+    (tmp_path / "config.toml").write_text(CONFIG)
+    return {"ICECTL_CONFIG": str(tmp_path / "config.toml")}
+
+
+def test_a_name_from_the_config_file_brings_its_options(environ: dict[str, str]) -> None:
+    options = {"region": "eu-west-1", "anonymous": "true"}
+    assert find_location("prod", [], environ) == Location("s3://bucket/prod", options)
+    changed = find_location("prod", ["region=x", "endpoint_url=http://h?a=b"], environ)
+    assert changed.storage_options == {**options, "region": "x", "endpoint_url": "http://h?a=b"}
+
+
+def test_a_path_that_could_be_a_name_is_written_with_a_dot(environ: dict[str, str]) -> None:
+    assert find_location("./prod", [], environ).url == "prod"
+    assert find_location("elsewhere", [], environ).url == "elsewhere"
+
+
+def test_the_option_wins_over_the_variable(environ: dict[str, str]) -> None:
+    named = {**environ, "ICECTL_REPO": "gs://bucket/x"}
+    assert find_location(None, [], named).url == "gs://bucket/x"
+    assert find_location("/data", [], named).url == "/data"
+    with pytest.raises(UsageError):
+        find_location("", [], environ)
+
+
+@pytest.mark.parametrize("content", [["repo"], ["refs", "snapshots"], ["r", "s"]])
+def test_the_repository_around_the_current_directory(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: list[str]
+) -> None:
+    root = tmp_path / "mine"
+    inside = root / "chunks" / "deep"
+    inside.mkdir(parents=True)
+    monkeypatch.chdir(inside)
+    with pytest.raises(RepositoryNotFoundError) as caught:
+        find_location(None, [], environ)
+    assert "ICECTL_REPO" in (caught.value.hint or "")
+    for name in content:
+        (root / name).mkdir()
+    assert find_location(None, [], environ).url == str(root)
+
+
+@pytest.mark.parametrize("text", ["s3://b/x", "/x", "./x", "../x", "~/x", ".", "..", "file:///x"])
+def test_can_only_be_a_location(text: str) -> None:
+    assert looks_like_location(text)
+
+
+@pytest.mark.parametrize("text", ["main", "feature/x", "main~2", "tag:v1", "1CEC", "a.b", "x~"])
+def test_can_be_a_ref(text: str) -> None:
+    assert not looks_like_location(text)
+
+
+def test_secrets_are_told_from_settings() -> None:
+    for key in ("secret_key", "AWS_SECRET_ACCESS_KEY", "client.token", "Password", "credentials"):
+        assert is_secret(key, "x")
+    for key in ("endpoint_url", "region", "profile", "credentials_file", "anonymous", "keyspace"):
+        assert not is_secret(key, "x")
+    assert is_secret("endpoint_url", "http://me:pass@host/")
+    assert not is_secret("endpoint_url", "http://host/@x")

@@ -1,0 +1,182 @@
+"""Named repositories: the commands, the config file, and secrets that never show."""
+
+from __future__ import annotations
+
+import stat
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Icectl
+
+
+@pytest.fixture
+def config(environ: dict[str, str]) -> Path:
+    path = Path(environ["ICECTL_CONFIG"])
+    path.parent.mkdir()
+    return path
+
+
+def test_add_show_list_remove(icectl: Icectl, environ: dict[str, str]) -> None:
+    endpoint = "endpoint_url=http://127.0.0.1:9000"
+    added = icectl("remote", "add", "lab", "s3://bucket/x", "--storage-option", endpoint, "--json")
+    expected = {
+        "name": "lab",
+        "location": "s3://bucket/x",
+        "storage_options": {"endpoint_url": "http://127.0.0.1:9000"},
+    }
+    assert (added.code, added.document) == (0, expected)
+    path = Path(environ["ICECTL_CONFIG"])
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert icectl("remote", "show", "lab", "--json").document == expected
+    assert icectl("remote", "list", "--json").document == {"remotes": [expected]}
+    assert icectl("remote", "list").out == "NAME  LOCATION\nlab   s3://bucket/x\n"
+    assert icectl("remote", "remove", "lab").code == 0
+    assert path.read_text() == ""
+    assert icectl("remote", "list", "--jsonl").out == ""
+
+
+def test_jsonl_is_one_object_per_remote(icectl: Icectl) -> None:
+    for name in ("b", "a"):
+        icectl("remote", "add", name, f"gs://bucket/{name}")
+    lines = icectl("remote", "list", "--jsonl").out.splitlines()
+    assert [line.partition(",")[0] for line in lines] == ['{"name":"b"', '{"name":"a"']
+
+
+def test_a_path_is_kept_absolute(
+    icectl: Icectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert icectl("remote", "add", "here", "some", "--json").document["location"] == str(
+        tmp_path / "some"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["add", "lab", "s3://other/x"], 16),
+        (["add", "bad/name", "s3://other/x"], 2),
+        (["add", "", "s3://other/x"], 2),
+        (["add", "x", "ftp://other/x"], 2),
+        (["add", "x", "s3://"], 2),
+        (["add", "x", "s3://b/x", "--storage-option", "nonsense=1"], 2),
+        (["add", "x", "s3://b/x", "--storage-option", "nonsense"], 2),
+        (["show", "nobody"], 12),
+        (["remove", "nobody"], 12),
+    ],
+)
+def test_refusals(icectl: Icectl, arguments: list[str], code: int) -> None:
+    icectl("remote", "add", "lab", "s3://bucket/x")
+    outcome = icectl("remote", *arguments)
+    assert outcome.code == code
+    assert outcome.err.startswith("icectl: error: ")
+    assert "hint: " in outcome.err
+    assert len(icectl("remote", "list", "--json").document["remotes"]) == 1
+
+
+@pytest.mark.parametrize(
+    "key", ["secret", "aws_secret_access_key", "key", "token", "sas_token", "password", "api_key"]
+)
+def test_a_secret_is_refused_and_not_repeated(
+    icectl: Icectl, environ: dict[str, str], key: str
+) -> None:
+    outcome = icectl("remote", "add", "x", "s3://b/x", "--storage-option", f"{key}=hunter2", "-vv")
+    assert outcome.code == 2
+    assert "hunter2" not in outcome.err + outcome.out
+    assert "AWS_PROFILE" in outcome.err
+    assert not Path(environ["ICECTL_CONFIG"]).exists()
+
+
+def test_a_password_in_a_location_is_refused_and_not_repeated(icectl: Icectl) -> None:
+    outcome = icectl("remote", "add", "x", "s3://me:hunter2@bucket/x")
+    assert outcome.code == 2
+    assert "hunter2" not in outcome.err + outcome.out
+
+
+def test_a_secret_written_by_hand_is_hidden(icectl: Icectl, config: Path) -> None:
+    config.write_text(
+        '[repositories.x]\nlocation = "s3://me:hunter2@b/x"\n'
+        '[repositories.x.storage_options]\nsecret = "hunter2"\nanonymous = true\n'
+    )
+    for form in ([], ["--json"]):
+        for words in (["show", "x"], ["list"], ["remove", "x"]):
+            outcome = icectl("remote", *words, *form)
+            assert "hunter2" not in outcome.out + outcome.err
+
+
+HAND_WRITTEN = """\
+# my repositories
+top = 1   # stays
+
+[repositories.old]  # about to go
+location = "s3://a/b" # x
+
+# about old
+
+[repositories.old.policies.default]
+keep = "3d"
+
+# about the next one
+[repositories."other name"]
+location = '''s3://c/d'''
+
+[[extra]]
+n = 1
+"""
+
+
+def test_the_rest_of_the_file_stays(icectl: Icectl, config: Path) -> None:
+    config.write_text(HAND_WRITTEN)
+    assert icectl("remote", "add", "new", "gs://e/f").code == 0
+    text = config.read_text()
+    assert text.startswith(HAND_WRITTEN)
+    assert tomllib.loads(text)["repositories"]["new"] == {"location": "gs://e/f"}
+    assert icectl("remote", "remove", "old").code == 0
+    text = config.read_text()
+    assert text.startswith("# my repositories\ntop = 1   # stays\n")
+    assert '# about the next one\n[repositories."other name"]' in text
+    document = tomllib.loads(text)
+    assert document["repositories"].keys() == {"other name", "new"}
+    assert document["extra"] == [{"n": 1}]
+
+
+def test_a_file_that_cannot_be_changed_safely_is_left_alone(icectl: Icectl, config: Path) -> None:
+    text = 'repositories = { x = { location = "s3://a/b" } }\n'
+    config.write_text(text)
+    assert icectl("remote", "show", "x").code == 0
+    for words in (["remove", "x"], ["add", "y", "s3://c/d"]):
+        outcome = icectl("remote", *words)
+        assert outcome.code == 16
+        assert "edit it by hand" in outcome.err
+        assert config.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "text", ["[repositories", "repositories = 1", "[repositories.x]\n", "[repositories]\nx = 1\n"]
+)
+def test_a_malformed_file_is_told(icectl: Icectl, config: Path, text: str) -> None:
+    config.write_text(text)
+    outcome = icectl("remote", "list")
+    assert outcome.code == 2
+    assert str(config) in outcome.err
+
+
+def test_a_file_that_is_no_text_is_told(icectl: Icectl, config: Path) -> None:
+    config.write_bytes(b"\xff\xfe")
+    assert icectl("remote", "list").code == 2
+
+
+def test_a_linked_file_stays_a_link(icectl: Icectl, config: Path, tmp_path: Path) -> None:
+    config.symlink_to(tmp_path / "dotfiles.toml")
+    assert icectl("remote", "add", "x", "s3://a/b").code == 0
+    assert config.is_symlink()
+    assert (tmp_path / "dotfiles.toml").exists()
+
+
+def test_where_the_file_is_looked_for(icectl: Icectl, tmp_path: Path) -> None:
+    icectl("remote", "add", "x", "s3://a/b", ICECTL_CONFIG="", XDG_CONFIG_HOME=str(tmp_path / "x"))
+    assert (tmp_path / "x" / "icectl" / "config.toml").exists()
+    icectl("remote", "add", "x", "s3://a/b", ICECTL_CONFIG="", HOME=str(tmp_path / "h"))
+    assert (tmp_path / "h" / ".config" / "icectl" / "config.toml").exists()

@@ -1,0 +1,114 @@
+"""The commit graph, against pictures and against rules."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from icectl.render.graph import GraphRow, order_for_graph, render_graph
+
+
+def rows(text: str) -> list[GraphRow]:
+    """`child>parent` words, newest first."""
+    pairs = [word.split(">") for word in text.split()]
+    return [GraphRow(child, parent or None, (child,)) for child, parent in pairs]
+
+
+@pytest.mark.parametrize(
+    ("history", "picture"),
+    [
+        ("c>b b>a a>", "* c\n* b\n* a"),
+        ("d>a c>b b>a a>", "* d\n| * c\n| * b\n|/\n* a"),
+        ("d>b c>a b>a a>", "* d\n| * c\n* | b\n|/\n* a"),
+        ("x>a y>b z>a b>a a>", "* x\n| * y\n| | * z\n| |/\n|/|\n| * b\n|/\n* a"),
+        (
+            "x>a y>b z>c b>a c>a a>",
+            "* x\n| * y\n| | * z\n| * | b\n|/ /\n| * c\n|/\n* a",
+        ),
+        ("y>r x>m r> m>", "* y\n| * x\n* | r\n /\n* m"),
+        ("b>gone a>gone", "* b\n| * a\n|/"),
+        ("", ""),
+    ],
+)
+def test_pictures(history: str, picture: str) -> None:
+    assert "\n".join(render_graph(rows(history))) == picture
+
+
+def test_further_lines_stand_beside_the_graph() -> None:
+    tips = [
+        GraphRow("b", "a", ("b", "more", "")),
+        GraphRow("c", "a", ("c", "more")),
+        GraphRow("a", None, ("a", "end")),
+    ]
+    assert list(render_graph(tips)) == [
+        "* b",
+        "| more",
+        "|",
+        "| * c",
+        "| | more",
+        "|/",
+        "* a",
+        "  end",
+    ]
+
+
+def forest(choices: list[tuple[int, int]]) -> list[GraphRow]:
+    """Any forest, with clocks that need not agree with it."""
+    return [
+        GraphRow(number, choice % number if number and choice else None, (f"<{number}>",), when)
+        for number, (choice, when) in enumerate(choices)
+    ]
+
+
+HISTORIES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 5)), max_size=25).map(forest)
+
+
+@settings(deadline=None)
+@given(HISTORIES)
+def test_every_line_of_the_picture_leads_where_it_should(history: list[GraphRow]) -> None:
+    """Follow the characters downward from each commit: the next `*` is the parent."""
+    ordered = order_for_graph(history)
+    assert sorted(row.id for row in ordered) == sorted(row.id for row in history)
+    seen: set[object] = set()
+    for row in ordered:
+        assert row.parent_id not in seen, "a parent stands above its child"
+        seen.add(row.id)
+    lines = list(render_graph(ordered))
+    places = {}
+    for number, line in enumerate(lines):
+        if "<" in line:
+            picture, _, label = line.partition("<")
+            places[number, picture.index("*")] = int(label.rstrip(">"))
+            lines[number] = picture
+    for (number, column), child in places.items():
+        parent = next(row.parent_id for row in history if row.id == child)
+        if parent is not None:
+            assert follow(lines, number, column, places) == parent
+
+
+def follow(lines: list[str], number: int, column: int, places: dict[tuple[int, int], int]) -> int:
+    """Odd columns are between two lines: there a `/` is on its way to the left."""
+    while True:
+        number += 1
+        line = lines[number].ljust(column + 2)
+        if column % 2:
+            column -= 2 if column > 1 and line[column - 2] == "/" else 1
+        elif column and line[column] != "|" and line[column - 1] == "/":
+            column -= 1
+        if (number, column) in places:
+            return places[number, column]
+        assert line[column] in "|/", (lines, number, column)
+
+
+def test_newest_first_where_there_is_a_choice() -> None:
+    history = [
+        GraphRow("a", None, time=9),
+        GraphRow("old", "a", time=1),
+        GraphRow("new", "a", time=5),
+    ]
+    assert [row.id for row in order_for_graph(history)] == ["new", "old", "a"]
+
+
+def test_a_cycle_ends() -> None:
+    assert len(order_for_graph(rows("a>b b>a c>b"))) == 3
