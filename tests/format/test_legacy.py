@@ -531,7 +531,7 @@ def test_what_is_no_legacy_file_is_refused(payload: bytes) -> None:
     started = time.perf_counter()
     with pytest.raises(FormatError):
         guess_legacy_kind(payload)
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 10
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)

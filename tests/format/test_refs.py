@@ -237,7 +237,7 @@ def test_damaged_configs_are_refused(data: bytes) -> None:
     started = time.perf_counter()
     with pytest.raises(FormatError):
         decode_config_yaml(data)
-    assert time.perf_counter() - started < 5
+    assert time.perf_counter() - started < 10
 
 
 def test_mutations_of_a_config(shared_fixtures: Path) -> None:

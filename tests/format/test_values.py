@@ -179,7 +179,7 @@ def test_flexbuffers_aliases_cannot_multiply() -> None:
     for levels in (5, 20, 60, 100):
         with pytest.raises(FormatError, match=r"elements|deeper"):
             decode_flexbuffers(_doubling(levels))
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 10
 
 
 def test_flexbuffers_overlapping_blobs_cannot_multiply() -> None:
@@ -195,7 +195,7 @@ def test_flexbuffers_overlapping_blobs_cannot_multiply() -> None:
     started = time.perf_counter()
     with pytest.raises(FormatError, match="overlap"):
         decode_flexbuffers(data)
-    assert time.perf_counter() - started < 1
+    assert time.perf_counter() - started < 10
 
 
 def test_depth_is_limited_both_ways() -> None:
