@@ -1,0 +1,21 @@
+"""Random histories, and the diffs of icectl and of the official package as plain values."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import environ, icectl
+from tests.official import built, random_history
+
+__all__ = ["environ", "icectl"]
+
+HISTORIES = [(2, seed) for seed in range(5)] + [(1, seed) for seed in range(3)]
+STEPS = 30
+
+
+@pytest.fixture(scope="session", params=HISTORIES, ids=lambda p: f"v{p[0]}-seed{p[1]}")
+def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    spec_version, seed = request.param
+    return built(tmp_path_factory, random_history, seed, STEPS, spec_version)
