@@ -12,7 +12,7 @@ import errno
 import fcntl
 import os
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
@@ -32,7 +32,7 @@ from icectl.storage.contract import (
     Version,
     VersionedBytes,
 )
-from icectl.storage.paths import PRIVATE_PREFIX, check_path, check_prefix, is_private, join_path
+from icectl.storage.paths import PRIVATE_PREFIX, check_path, check_prefix, join_path
 
 LOCK_NAME = f"{PRIVATE_PREFIX}lock"
 # One name per directory is enough, since it is written under the lock only; and what a killed
@@ -89,8 +89,10 @@ class LocalStorage(Storage):
         return map_on_threads(read_one, paths, workers=min(concurrency, THREADS), ahead=concurrency)
 
     def info(self, path: str) -> ObjectInfo:
-        with self._failures(path, "read"):
-            status = self._file(path).stat()
+        try:
+            status = os.stat(self._name(path))  # noqa: PTH116 -- a Path costs more than the call
+        except OSError as error:
+            raise self._error(error, path, "read") from error
         if stat.S_ISDIR(status.st_mode):
             raise ObjectNotFoundError(path)
         return ObjectInfo(path, status.st_size, status.st_mtime_ns // 1000)
@@ -105,24 +107,26 @@ class LocalStorage(Storage):
     ) -> Iterator[ObjectInfo]:
         top = check_prefix(prefix)
         name_start = len(top) + 1 if top else 0
-        directories = [top]
-        while directories:
-            directory = directories.pop()
-            for entry in self._scan(directory):
-                if directory == top and not entry.name.startswith(starts_with):
-                    continue
+        for directory, entries in self._walk(top):
+            for entry in entries:
                 path = join_path(directory, entry.name)
-                if entry.is_dir():
-                    directories.append(path)
-                elif is_private(entry.name) or path[name_start:] not in shard:
+                name = path[name_start:]
+                if name not in shard or not name.startswith(starts_with):
                     continue
-                elif with_info:
-                    # A file that went away since the directory was read is not there.
-                    with suppress(FileNotFoundError):
-                        status = entry.stat()
-                        yield ObjectInfo(path, status.st_size, status.st_mtime_ns // 1000)
-                else:
+                if not with_info:
                     yield ObjectInfo(path, None, None)
+                    continue
+                # A file that went away since the directory was read is not there.
+                with suppress(FileNotFoundError):
+                    status = entry.stat()
+                    yield ObjectInfo(path, status.st_size, status.st_mtime_ns // 1000)
+
+    def list_names(self, prefix: str) -> Iterator[Sequence[str]]:
+        top = check_prefix(prefix)
+        for directory, entries in self._walk(top):
+            below = directory[len(top) :].lstrip("/")
+            before = f"{below}/" if below else ""
+            yield [before + entry.name for entry in entries]
 
     def list_directories(self, prefix: str) -> Iterator[str]:
         parent = check_prefix(prefix)
@@ -175,12 +179,10 @@ class LocalStorage(Storage):
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
         def delete_one(path: str) -> StorageError | None:
             try:
-                with self._failures(path, "deleted"):
-                    self._file(path).unlink()
-            except ObjectNotFoundError:
-                return None
-            except StorageError as error:
-                return error
+                os.unlink(self._name(path))  # noqa: PTH108 -- a Path costs more than the call
+            except OSError as failure:
+                error = self._error(failure, path, "deleted")
+                return None if isinstance(error, ObjectNotFoundError) else error
             return None
 
         batches = map_on_threads(
@@ -206,6 +208,20 @@ class LocalStorage(Storage):
 
     def _file(self, path: str) -> Path:
         return self._root / check_path(path)
+
+    def _name(self, path: str) -> str:
+        return f"{self._root}/{check_path(path)}"
+
+    def _walk(self, top: str) -> Iterator[tuple[str, Sequence[os.DirEntry[str]]]]:
+        """The files below a directory in batches, each batch with the directory it lies in."""
+        directories = [top]
+        while directories:
+            directory = directories.pop()
+            for batch in in_batches(self._scan(directory), NAMES_BATCH):
+                below = [entry for entry in batch if entry.is_dir()]
+                directories += [join_path(directory, entry.name) for entry in below]
+                files = batch if not below else [entry for entry in batch if not entry.is_dir()]
+                yield directory, [e for e in files if not e.name.startswith(PRIVATE_PREFIX)]
 
     def _scan(self, directory: str) -> Iterator[os.DirEntry[str]]:
         with self._failures(directory or self.location, "listed"):
@@ -258,17 +274,18 @@ class LocalStorage(Storage):
     def _failures(self, path: str, done: str) -> Iterator[None]:
         try:
             yield
-        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
-            raise ObjectNotFoundError(path) from None
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            denied = isinstance(error, PermissionError)
-            raise StorageError(
-                f"{self._root / path} cannot be {done}: {reason}",
-                hint="check the owner and the mode of the file and its directory"
-                if denied
-                else None,
-            ) from error
+            raise self._error(error, path, done) from error
+
+    def _error(self, error: OSError, path: str, done: str) -> StorageError:
+        if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+            return ObjectNotFoundError(path)
+        reason = (error.strerror or str(error)).lower()
+        denied = isinstance(error, PermissionError)
+        return StorageError(
+            f"{self._root / path} cannot be {done}: {reason}",
+            hint="check the owner and the mode of the file and its directory" if denied else None,
+        )
 
 
 def _digest(data: bytes) -> Version:

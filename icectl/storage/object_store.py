@@ -33,7 +33,7 @@ from icectl.storage.retry import RequestFailure, with_retries
 
 Result = TypeVar("Result")
 
-WRITE_ID = "icechunk_write_id"
+WRITE_ID = "icechunkwriteid"
 """The user metadata by which the writer of an object is recognised; official writers use it."""
 
 LISTING_SHARDS = 32

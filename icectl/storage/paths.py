@@ -10,6 +10,8 @@ PRIVATE_PREFIX = ".icectl-"
 Icechunk's own names never begin with a dot, so that they cannot collide.
 """
 
+_NO_NAMES = frozenset({"", ".", ".."})
+
 
 def is_private(path: str) -> bool:
     """Whether a listing leaves this path out."""
@@ -18,7 +20,7 @@ def is_private(path: str) -> bool:
 
 def check_path(path: str) -> str:
     """The path itself, when it names an object below the root; `StorageError` otherwise."""
-    if "\0" in path or any(part in ("", ".", "..") for part in path.split("/")):
+    if "\0" in path or not _NO_NAMES.isdisjoint(path.split("/")):
         raise StorageError(f"{path!r} is not the path of an object inside a repository")
     return path
 

@@ -17,6 +17,9 @@ ACCESS_KEY = "test-access"
 SECRET_KEY = "test-secret-0123456789"
 READER_ACCESS_KEY = "reader-access"
 READER_SECRET_KEY = "reader-secret-0123456789"
+LIMITED_ACCESS_KEY = "limited-access"
+LIMITED_SECRET_KEY = "limited-secret-0123456789"
+LIMITED_ACTIONS = ["Read", "List", f"Write:{BUCKET}/limited/allowed*"]
 
 
 @dataclass(frozen=True)
@@ -34,6 +37,11 @@ class S3Server:
     def reader_environment(self) -> dict[str, str]:
         """Credentials that may read and list, and nothing else (seaweedfs only)."""
         return aws_environment(self.url, READER_ACCESS_KEY, READER_SECRET_KEY)
+
+    @property
+    def limited_environment(self) -> dict[str, str]:
+        """Credentials that may write `limited/allowed*` and nothing else (seaweedfs only)."""
+        return aws_environment(self.url, LIMITED_ACCESS_KEY, LIMITED_SECRET_KEY)
 
     def official_storage(self, prefix: str) -> Any:
         """The official package's storage on this server."""
@@ -100,6 +108,7 @@ def create_bucket(server: S3Server, *, timeout: float = 60) -> None:
 def seaweedfs(directory: Path) -> Iterator[S3Server]:
     identities = [
         _identity("writer", ACCESS_KEY, SECRET_KEY, ["Admin", "Read", "List", "Tagging", "Write"]),
+        _identity("limited", LIMITED_ACCESS_KEY, LIMITED_SECRET_KEY, LIMITED_ACTIONS),
         _identity("reader", READER_ACCESS_KEY, READER_SECRET_KEY, ["Read", "List"]),
     ]
     (directory / "s3.json").write_text(json.dumps({"identities": identities}))

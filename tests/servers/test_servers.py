@@ -13,12 +13,14 @@ from tests.servers.gcs import GcsServer
 pytestmark = pytest.mark.server
 
 
-def test_the_official_package_works_on_the_fake_gcs(
-    gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["gcs_server", "seaweedfs_server", "moto_server"])
+def test_the_official_package_and_ours_take_turns(
+    name: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     icechunk = pytest.importorskip("icechunk")
     zarr = pytest.importorskip("zarr")
-    storage = gcs_server.official_storage("official")
+    server = request.getfixturevalue(name)
+    storage = server.official_storage("official")
     repository = icechunk.Repository.create(storage)
     session = repository.writable_session("main")
     array = zarr.create_array(session.store, name="a", shape=(4,), chunks=(2,), dtype="i4")
@@ -26,9 +28,9 @@ def test_the_official_package_works_on_the_fake_gcs(
     session.commit("first")
     repository.create_branch("other", session.snapshot_id)
 
-    for key, value in gcs_server.environment.items():
+    for key, value in server.environment.items():
         monkeypatch.setenv(key, value)
-    ours = open_storage(f"gs://{gcs_server.bucket}/official")
+    ours = open_storage(f"{'gs' if name == 'gcs_server' else 's3'}://{server.bucket}/official")
     old = ours.read_versioned("repo")
     ours.put_if_match("repo", old.data, old.version)
     repository = icechunk.Repository.open(storage)

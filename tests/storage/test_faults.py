@@ -224,6 +224,22 @@ class TestPermissions:
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
         assert list(open_storage(location).list("")) == []
 
+    def test_each_failed_delete_of_one_request_is_told(
+        self, seaweedfs_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        location = f"s3://{seaweedfs_server.bucket}/limited"
+        for key, value in seaweedfs_server.environment.items():
+            monkeypatch.setenv(key, value)
+        keeper = open_storage(location)
+        for path in ("allowed1", "held", "allowed2"):
+            keeper.put_if_absent(path, b"1")
+        for key, value in seaweedfs_server.limited_environment.items():
+            monkeypatch.setenv(key, value)
+        outcome = dict(open_storage(location).delete_many(["allowed1", "held", "allowed2"]))
+        assert outcome["allowed1"] is None and outcome["allowed2"] is None
+        assert "refused access to held" in str(outcome["held"])
+        assert [info.path for info in keeper.list("")] == ["held"]
+
     def test_each_failed_delete_is_told(
         self, gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch
     ) -> None:
