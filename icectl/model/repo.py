@@ -16,6 +16,10 @@ class Availability(enum.IntEnum):
     OFFLINE = 2
 
 
+FEATURE_FLAGS = {3: "move_node", 4: "create_tag", 5: "delete_tag"}
+"""The flags known today; each is on unless the repository says otherwise."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ref:
     """A branch or a tag. The file stores an index into `RepoInfo.snapshots`; here it is the id."""

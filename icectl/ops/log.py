@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
-from icectl.ops.change_counts import ChangeCounts, read_change_counts
 from icectl.ops.commits import Commit, CommitReader, commit_fields
-from icectl.ops.path_history import read_touching
-from icectl.ops.read_ahead import read_ahead
 from icectl.repository.repository import Repository
+
+if TYPE_CHECKING:
+    from icectl.ops.change_counts import ChangeCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ def read_log(repository: Repository, ref: str, options: LogOptions) -> Iterator[
     """The ancestry of `ref`; read as far as the caller asks."""
     infos: Iterable[SnapshotInfo] = repository.ancestry(repository.resolve(ref).snapshot_id)
     if options.path is not None:
+        from icectl.ops.path_history import read_touching
+
         infos = read_touching(repository, infos, options.path)
     return _commits(repository, _within_time(infos, options), options)
 
@@ -77,12 +80,16 @@ def _commits(
     if not options.with_changes:
         yield from map(reader.commit, infos)
         return
+    from icectl.ops.read_ahead import read_ahead
+
     for info, changes in read_ahead(lambda info: read_changes_if_there(repository, info), infos):
         yield CommitWithChanges(**commit_fields(reader.commit(info)), changes=changes)
 
 
 def read_changes_if_there(repository: Repository, info: SnapshotInfo) -> ChangeCounts | None:
     """None for a missing or damaged log: the rest of the commit can still be shown."""
+    from icectl.ops.change_counts import read_change_counts
+
     try:
         return read_change_counts(repository, info)
     except (FormatError, ObjectNotFoundError):

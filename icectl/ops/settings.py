@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from icectl.errors import FormatError, RefNotFoundError, UsageError
+from icectl.errors import FormatError, RefNotFoundError, UnsupportedError, UsageError
 from icectl.format.values import decode_metadata
-from icectl.model.repo import Availability, RepoStatus
+from icectl.model.repo import FEATURE_FLAGS, Availability, RepoStatus
 from icectl.ops.config_keys import KEYS, check_value, set_key
 from icectl.repository import mutations
 from icectl.repository.config import read_config, update_config
-from icectl.repository.edits import FEATURE_FLAGS, flag_enabled
+from icectl.repository.edits import flag_enabled
 from icectl.repository.names import nearest_hint
 from icectl.repository.ops_log import REPO_PATH
 from icectl.repository.repository import Repository
@@ -30,7 +30,7 @@ class StatusReport:
 
 
 @dataclass(frozen=True, slots=True)
-class ConfigValue:
+class NamedValue:
     key: str
     value: object
 
@@ -58,28 +58,23 @@ def set_status(
     return _report(repository, mutations.set_status(repository, availability, reason))
 
 
-def read_config_value(repository: Repository, key: str) -> ConfigValue:
+def read_config_value(repository: Repository, key: str) -> NamedValue:
     """The value of a dotted key; null where the repository leaves it at its default."""
     config: object = read_config(repository)
     for name in key.split("."):
         if not isinstance(config, Mapping) or name not in config:
             if key in KEYS or any(known.startswith(f"{key}.") for known in KEYS):
-                return ConfigValue(key, None)
-            near = difflib.get_close_matches(key, KEYS, n=3, cutoff=0.5)
-            raise RefNotFoundError(
-                f"the configuration has no {key}",
-                hint=f"did you mean {' or '.join(near)}?"
-                if near
-                else "`icectl config get` shows it",
-            )
+                return NamedValue(key, None)
+            hint = nearest_hint(key, KEYS) or "`icectl config get` shows what it has"
+            raise RefNotFoundError(f"the configuration has no {key}", hint=hint)
         config = config[name]
-    return ConfigValue(key, config)
+    return NamedValue(key, config)
 
 
-def set_config_value(repository: Repository, key: str, value: object) -> ConfigValue:
+def set_config_value(repository: Repository, key: str, value: object) -> NamedValue:
     check_value(key, value)
     update_config(repository, lambda config: set_key(config, key, value))
-    return ConfigValue(key, value)
+    return NamedValue(key, value)
 
 
 def read_metadata(repository: Repository) -> dict[str, object]:
@@ -90,6 +85,15 @@ def read_metadata(repository: Repository) -> dict[str, object]:
         return decode_metadata(repository.info.metadata, 2)
     except FormatError as error:
         raise error.at(REPO_PATH) from None
+
+
+def read_metadata_value(repository: Repository, key: str) -> NamedValue:
+    metadata = read_metadata(repository)
+    if key not in metadata:
+        raise RefNotFoundError(
+            f"the repository has no metadata named {key}", hint=nearest_hint(key, metadata)
+        )
+    return NamedValue(key, metadata[key])
 
 
 def set_metadata(repository: Repository, values: Mapping[str, object]) -> Mapping[str, object]:
@@ -104,13 +108,17 @@ def unset_metadata(repository: Repository, names: Collection[str]) -> None:
 def list_flags(repository: Repository) -> tuple[FeatureFlag, ...]:
     """The flags known today, and whatever others the repository sets."""
     info = repository.info
-    enabled = set() if info is None else set(info.enabled_feature_flags or ())
-    disabled = set() if info is None else set(info.disabled_feature_flags or ())
+    if info is None:
+        raise UnsupportedError(
+            f"a repository of the generation {repository.generation} has no feature flags"
+        )
+    enabled = set(info.enabled_feature_flags or ())
+    disabled = set(info.disabled_feature_flags or ())
     return tuple(
         FeatureFlag(
             flag_id,
             FEATURE_FLAGS.get(flag_id),
-            info is not None and flag_enabled(info, flag_id),
+            flag_enabled(info, flag_id),
             _setting(flag_id, enabled, disabled),
         )
         for flag_id in sorted({*FEATURE_FLAGS, *enabled, *disabled})

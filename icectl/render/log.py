@@ -5,19 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import fields
+from typing import TYPE_CHECKING
 
 from icectl.model.ids import SnapshotId
-from icectl.ops.change_counts import ChangeCounts
 from icectl.ops.commits import Commit
 from icectl.ops.log import CommitWithChanges
-from icectl.ops.show import WholeCommit
-from icectl.render.graph import GraphRow, order_for_graph, render_graph
 from icectl.render.json import to_json
-from icectl.render.sizes import format_count, format_size
+from icectl.render.sizes import format_count
 from icectl.render.style import Style
-from icectl.render.tables import Column, render_table
 from icectl.render.text import escape_controls, escape_lines, first_line
 from icectl.render.times import format_time_short
+
+if TYPE_CHECKING:
+    from icectl.ops.change_counts import ChangeCounts
 
 SHORT_ID = 12
 """Characters of an id where there is little room; icectl takes it as a REF."""
@@ -30,7 +30,7 @@ def render_log(commits: Iterable[Commit], style: Style, *, oneline: bool) -> Ite
         else:
             if number:
                 yield ""
-            yield from _long(commit, style)
+            yield from render_commit(commit, style)
 
 
 def render_log_graph(
@@ -40,38 +40,18 @@ def render_log_graph(
     *,
     oneline: bool,
 ) -> Iterator[str]:
+    from icectl.render.graph import GraphRow, order_for_graph, render_graph
+
     rows = [
         GraphRow(
             commit.id,
             parents[commit.id],
-            [*_short(commit, style)] if oneline else [*_long(commit, style), ""],
+            [*_short(commit, style)] if oneline else [*render_commit(commit, style), ""],
             commit.flushed_at,
         )
         for commit in commits
     ]
     return render_graph(order_for_graph(rows))
-
-
-def render_whole_commit(commit: WholeCommit, style: Style) -> Iterator[str]:
-    yield from _long(commit, style)
-    yield ""
-    yield (
-        f"{format_count(commit.num_groups, 'group')}, {format_count(commit.num_arrays, 'array')}"
-        f", {format_count(len(commit.manifest_files), 'manifest')}"
-    )
-    if commit.num_expired_ancestors:
-        yield (
-            f"The changes include those of "
-            f"{format_count(commit.num_expired_ancestors, 'expired ancestor')}."
-        )
-    if commit.manifest_files:
-        yield ""
-        columns = (Column("MANIFEST", "id"), Column("SIZE", right=True), Column("CHUNK REFS"))
-        rows = (
-            (file.id, format_size(file.size_bytes), f"{file.num_chunk_refs:,}")
-            for file in commit.manifest_files
-        )
-        yield from render_table(columns, rows, style)
 
 
 def format_changes(changes: ChangeCounts | None) -> str:
@@ -87,10 +67,8 @@ def format_changes(changes: ChangeCounts | None) -> str:
     return ", ".join(parts) or "no changes"
 
 
-def _long(commit: Commit, style: Style) -> Iterator[str]:
+def render_commit(commit: Commit, style: Style) -> Iterator[str]:
     yield f"snapshot {style.paint(str(commit.id), 'id')}{_names(commit, style)}"
-    if isinstance(commit, WholeCommit):
-        yield f"Parent:   {style.paint(str(commit.parent_id or 'none, the first'), 'id')}"
     yield f"Date:     {format_time_short(commit.flushed_at)}"
     if commit.metadata:
         text = json.dumps(to_json(commit.metadata), ensure_ascii=False)

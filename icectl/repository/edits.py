@@ -13,6 +13,7 @@ from dataclasses import replace
 from icectl.errors import ConflictError, RefNotFoundError, RefusedError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
+    FEATURE_FLAGS,
     Availability,
     BranchCreatedUpdate,
     BranchDeletedUpdate,
@@ -34,8 +35,6 @@ from icectl.repository.names import check_new_name, nearest_hint
 Edited = tuple[RepoInfo, UpdateType]
 
 DEFAULT_BRANCH = "main"
-FEATURE_FLAGS = {3: "move_node", 4: "create_tag", 5: "delete_tag"}
-"""The flags known today; each is on unless the repository says otherwise."""
 CREATE_TAG_FLAG = 4
 DELETE_TAG_FLAG = 5
 

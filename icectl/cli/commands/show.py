@@ -30,7 +30,7 @@ def show(context: CommandContext, ref: RefArgument = DEFAULT_BRANCH) -> None:
     are counted too.
     """
     from icectl.ops.show import show_commit
-    from icectl.render.log import render_whole_commit
+    from icectl.render.show import render_whole_commit
 
     commit = show_commit(context.open_repository(), ref)
     if commit.changes is None:

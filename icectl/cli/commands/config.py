@@ -1,0 +1,65 @@
+"""`icectl config`: the configuration that is stored in the repository."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import command
+from icectl.cli.parameters import Argument
+
+EXAMPLES = {
+    "config get": (
+        ("icectl config get", "everything that is not at its default"),
+        ("icectl config get inline_chunk_threshold_bytes", "one value"),
+    ),
+    "config set": (
+        ("icectl config set inline_chunk_threshold_bytes 1024", "for every client from now on"),
+        ("icectl config set compression.level null", "back to the default"),
+    ),
+}
+
+
+@command()
+def get(
+    context: CommandContext,
+    key: Annotated[
+        str | None, Argument("KEY", help="A dotted key, such as compression.level.")
+    ] = None,
+) -> None:
+    """Show the stored configuration, or one value of it.
+
+    What the repository leaves out, or has as null, is at the default of the client.
+    """
+    from icectl.ops.settings import read_config_value
+    from icectl.render.settings import render_mapping, render_named_value
+    from icectl.repository.config import read_config
+
+    repository = context.open_repository()
+    if key is not None:
+        context.emit(read_config_value(repository, key), render_named_value)
+    else:
+        config = read_config(repository)
+        context.emit(
+            {"config": config}, lambda document, style: render_mapping(document["config"], style)
+        )
+
+
+@command()
+def set_value(
+    context: CommandContext,
+    key: Annotated[str, Argument("KEY", help="A dotted key, such as compression.level.")],
+    value: Annotated[
+        str, Argument("VALUE", help="JSON, or else a text; null goes back to the default.")
+    ],
+) -> None:
+    """Set one value of the stored configuration.
+
+    Every client reads it when it opens the repository, and cannot open it at all when a value
+    has the wrong type. So only known keys are set, and only to values that clients take.
+    """
+    from icectl.cli.values import parse_value
+    from icectl.ops.settings import set_config_value
+
+    result = set_config_value(context.open_repository(), key, parse_value(value))
+    context.emit(result, lambda result, _style: [f"{result.key} set"])

@@ -1,0 +1,46 @@
+"""`icectl flags`: the feature flags of a repository."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import command
+from icectl.cli.parameters import Argument
+
+EXAMPLES = {
+    "flags list": (("icectl flags list", "every flag, and whether it is on"),),
+    "flags set": (
+        ("icectl flags set delete_tag off", "from now on no client deletes a tag"),
+        ("icectl flags set delete_tag default", "as if it had never been set"),
+    ),
+}
+
+
+@command(jsonl=True)
+def list_flags(context: CommandContext) -> None:
+    """List the feature flags: what clients may do in this repository."""
+    from icectl.ops.settings import list_flags
+    from icectl.render.settings import render_flags
+
+    context.emit_list("flags", list_flags(context.open_repository()), render_flags, paged=False)
+
+
+@command()
+def set_flag(
+    context: CommandContext,
+    flag: Annotated[
+        str, Argument("FLAG", help="move_node, create_tag, delete_tag, or its number.")
+    ],
+    value: Annotated[
+        str,
+        Argument("VALUE", help="on, off, or default.", choices=("on", "off", "default")),
+    ],
+) -> None:
+    """Turn a feature flag on or off, or leave it at its default, which is on."""
+    from icectl.ops import settings
+    from icectl.render.settings import render_flags
+
+    wanted = {"on": True, "off": False, "default": None}[value]
+    changed = settings.set_flag(context.open_repository(), flag, wanted)
+    context.emit(changed, lambda changed, style: render_flags([changed], style))

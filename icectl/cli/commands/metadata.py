@@ -1,0 +1,69 @@
+"""`icectl metadata`: what the owners of a repository wrote about it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import command
+from icectl.cli.parameters import Argument
+
+EXAMPLES = {
+    "metadata get": (
+        ("icectl metadata get", "all of it"),
+        ("icectl metadata get owner", "one value"),
+    ),
+    "metadata set": (
+        ("icectl metadata set owner ocean-team", "a text"),
+        ("icectl metadata set contacts '[\"a@example.org\"]'", "any JSON"),
+    ),
+    "metadata unset": (("icectl metadata unset owner contacts", "remove two of them"),),
+}
+
+
+@command()
+def get(
+    context: CommandContext,
+    key: Annotated[str | None, Argument("KEY", help="The name of one value.")] = None,
+) -> None:
+    """Show the metadata of the repository, or one value of it.
+
+    This is not the metadata of a commit, which `icectl show` has.
+    """
+    from icectl.ops.settings import read_metadata, read_metadata_value
+    from icectl.render.settings import render_mapping, render_named_value
+
+    repository = context.open_repository()
+    if key is not None:
+        context.emit(read_metadata_value(repository, key), render_named_value)
+        return
+    context.emit(
+        {"metadata": read_metadata(repository)},
+        lambda document, style: render_mapping(document["metadata"], style),
+    )
+
+
+@command()
+def set_value(
+    context: CommandContext,
+    key: Annotated[str, Argument("KEY", help="The name of the value.")],
+    value: Annotated[str, Argument("VALUE", help="JSON, or else a text.")],
+) -> None:
+    """Add a value to the metadata of the repository, or replace the one of this name."""
+    from icectl.cli.values import parse_value
+    from icectl.ops.settings import set_metadata
+
+    metadata = set_metadata(context.open_repository(), {key: parse_value(value)})
+    context.emit({"metadata": metadata}, lambda _document, _style: ["metadata set"])
+
+
+@command()
+def unset(
+    context: CommandContext,
+    keys: Annotated[list[str], Argument("KEY", help="The names of the values.")],
+) -> None:
+    """Remove values from the metadata of the repository."""
+    from icectl.ops.settings import unset_metadata
+
+    unset_metadata(context.open_repository(), keys)
+    context.emit({"unset": keys}, lambda _document, _style: ["metadata removed"])

@@ -1,0 +1,86 @@
+"""`icectl ops-log`: every operation on the repository."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from icectl.cli.context import CommandContext
+from icectl.cli.exit_codes import DONE, FINDINGS
+from icectl.cli.options import NumberOption, SinceOption, UntilOption, command
+from icectl.cli.parameters import Option
+from icectl.ops.ops_log import (
+    KINDS,
+    OpsLogBeyondReach,
+    OpsLogEntry,
+    OpsLogOptions,
+    read_filtered_ops_log,
+)
+from icectl.render.ops_log import (
+    beyond_reach_document,
+    describe_beyond_reach,
+    render_ops_log,
+    update_document,
+)
+
+EXAMPLES = {
+    "ops-log": (
+        ("icectl ops-log -n 20", "the last twenty operations"),
+        ("icectl ops-log --branch main --kind branch_reset", "who lost commits of main, and which"),
+        ("icectl ops-log --since 7d --jsonl", "the operations of a week, for scripts"),
+    )
+}
+
+
+@command(jsonl=True)
+def ops_log(
+    context: CommandContext,
+    number: NumberOption = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    kind: Annotated[
+        list[str],
+        Option(
+            "--kind",
+            metavar="KIND",
+            choices=KINDS,
+            help=f"Only operations of this kind. Repeatable. One of: {', '.join(KINDS)}.",
+        ),
+    ] = (),  # type: ignore[assignment]
+    branch: Annotated[
+        str | None,
+        Option("--branch", metavar="BRANCH", help="Only operations on this branch."),
+    ] = None,
+) -> int:
+    """Show the operations on the repository, newest first, back to the first one.
+
+    The log goes on in the backups of the repo info file. Where an entry does not say where a
+    branch or tag went, that is worked out from the backups beside it. A missing or damaged
+    backup ends the log with a statement of what is beyond reach, and exit code 3. No snapshot
+    is read, so the log is there when every one of them is damaged.
+    """
+    options = OpsLogOptions(
+        number, context.parse_moment(since), context.parse_moment(until), kind, branch
+    )
+    entries = read_filtered_ops_log(context.open_repository(), options)
+    ends: list[OpsLogBeyondReach] = []
+
+    def watched() -> Iterator[OpsLogEntry]:
+        for entry in entries:
+            if isinstance(entry, OpsLogBeyondReach):
+                ends.append(entry)
+            else:
+                yield entry
+
+    if context.options.json:
+        updates = [update_document(entry) for entry in watched()]
+        end = beyond_reach_document(ends[0] if ends else None)
+        context.emit({"updates": updates, "beyond_reach": end}, lambda _document, _style: ())
+    elif context.options.jsonl:
+        documents = (update_document(entry) for entry in watched())
+        context.emit_list("updates", documents, lambda _updates, _style: ())
+    else:
+        context.output.write(render_ops_log(watched(), context.style), paged=True)
+    for reached in ends:
+        context.warn(describe_beyond_reach(reached))
+    return FINDINGS if ends else DONE

@@ -1,0 +1,59 @@
+"""`icectl status`: whether the repository takes changes, and making it stop."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import command
+from icectl.cli.parameters import Argument, Option
+
+EXAMPLES = {
+    "status": (("icectl status", "online, read-only or offline, since when and why"),),
+    "status set": (
+        ('icectl status set read-only --reason "moving house"', "writers are refused"),
+        ("icectl status set online", "and welcome again"),
+    ),
+}
+
+
+@command()
+def status(context: CommandContext) -> None:
+    """Show whether the repository is online, since when, and the reason when it is not.
+
+    A repository of spec version 1 has no status and is always online.
+    """
+    from icectl.ops.settings import read_status
+    from icectl.render.settings import render_status
+
+    context.emit(read_status(context.open_repository()), render_status)
+
+
+@command()
+def set_status(
+    context: CommandContext,
+    availability: Annotated[
+        str,
+        Argument(
+            "AVAILABILITY",
+            help="online, read-only or offline.",
+            choices=("online", "read-only", "offline", "read_only"),
+        ),
+    ],
+    reason: Annotated[
+        str | None,
+        Option("--reason", metavar="TEXT", help="Why; clients show it to whom they refuse."),
+    ] = None,
+) -> None:
+    """Set the repository online, read-only or offline.
+
+    In a repository that is not online, icectl and the official clients refuse every change
+    but this one. Clients that have it open already learn of it with their next change.
+    """
+    from icectl.model.repo import Availability
+    from icectl.ops import settings
+    from icectl.render.settings import render_status
+
+    wanted = Availability[availability.replace("-", "_").upper()]
+    report = settings.set_status(context.open_repository(), wanted, reason)
+    context.emit(report, render_status)

@@ -1,0 +1,138 @@
+"""Entries of the ops log: as JSON by the specification's names, and in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import fields
+from typing import Any
+
+from icectl.model.repo import (
+    FEATURE_FLAGS,
+    Availability,
+    BranchCreatedUpdate,
+    BranchDeletedUpdate,
+    BranchResetUpdate,
+    CommitAmendedUpdate,
+    ConfigChangedUpdate,
+    ExpirationRanUpdate,
+    FeatureFlagChangedUpdate,
+    GCRanUpdate,
+    MetadataChangedUpdate,
+    NewCommitUpdate,
+    NewDetachedSnapshotUpdate,
+    RepoInitializedUpdate,
+    RepoMigratedUpdate,
+    RepoStatus,
+    RepoStatusChangedUpdate,
+    TagCreatedUpdate,
+    TagDeletedUpdate,
+    UnknownUpdate,
+    UpdateType,
+)
+from icectl.ops.ops_log import OpsLogBeyondReach, OpsLogEntry
+from icectl.render.style import Style
+from icectl.render.text import escape_controls
+from icectl.render.times import format_time, format_time_short
+
+_WITH_TARGET = (BranchCreatedUpdate, BranchResetUpdate, TagCreatedUpdate)
+
+
+def update_document(entry: OpsLogEntry) -> dict[str, Any]:
+    """`kind`, `updated_at`, `backup_path`, the kind's own fields, and where a ref went."""
+    update = entry.update
+    document: dict[str, Any] = {
+        "kind": update.update_type.kind,
+        "updated_at": format_time(update.updated_at),
+        "backup_path": update.backup_path,
+    }
+    for field in fields(update.update_type):
+        value = getattr(update.update_type, field.name)
+        document[field.name] = _status_document(value) if field.name == "status" else value
+    if isinstance(update.update_type, _WITH_TARGET):
+        document["target_snapshot_id"] = entry.target
+    return document
+
+
+def beyond_reach_document(end: OpsLogBeyondReach | None) -> dict[str, str] | None:
+    return None if end is None else {"path": end.path, "reason": end.error.message}
+
+
+def render_ops_log(entries: Iterable[OpsLogEntry], style: Style) -> Iterator[str]:
+    for entry in entries:
+        time = style.paint(format_time_short(entry.update.updated_at), "time")
+        yield f"{time}  {escape_controls(describe_update(entry))}"
+
+
+def describe_beyond_reach(end: OpsLogBeyondReach) -> str:
+    return (
+        f"Older operations are beyond reach: they are in the backup {end.path}, "
+        f"which cannot be read ({end.error.message})"
+    )
+
+
+def describe_update(entry: OpsLogEntry) -> str:
+    """What the operation did, in words; not escaped."""
+    update: UpdateType = entry.update.update_type
+    target = f" at {entry.target}" if entry.target else ", where is not known any more"
+    match update:
+        case RepoInitializedUpdate():
+            return "repository initialized"
+        case RepoMigratedUpdate(from_version, to_version):
+            return f"repository migrated from spec version {from_version} to {to_version}"
+        case ConfigChangedUpdate():
+            return "configuration changed"
+        case MetadataChangedUpdate():
+            return "metadata changed"
+        case TagCreatedUpdate(name):
+            return f"tag {name} created{target}"
+        case TagDeletedUpdate(name, previous):
+            return f"tag {name} deleted, was at {previous}"
+        case BranchCreatedUpdate(name):
+            return f"branch {name} created{target}"
+        case BranchDeletedUpdate(name, previous):
+            return f"branch {name} deleted, was at {previous}"
+        case BranchResetUpdate(name, previous):
+            to = f" to {entry.target}" if entry.target else ", where to is not known any more"
+            return f"branch {name} reset from {previous}{to}"
+        case NewCommitUpdate(branch, new):
+            return f"commit {new} on branch {branch}"
+        case CommitAmendedUpdate(branch, previous, new):
+            return f"commit {previous} on branch {branch} amended to {new}"
+        case NewDetachedSnapshotUpdate(new):
+            return f"snapshot {new} written on no branch"
+        case GCRanUpdate():
+            return "garbage collected"
+        case ExpirationRanUpdate():
+            return "old snapshots expired"
+        case FeatureFlagChangedUpdate(flag_id, new_value, is_set):
+            name = FEATURE_FLAGS.get(flag_id, f"number {flag_id}")
+            state = ("on" if new_value else "off") if is_set else "back to its default"
+            return f"feature flag {name} turned {state}"
+        case RepoStatusChangedUpdate(status):
+            return _describe_status(status)
+        case UnknownUpdate(type_code):
+            return f"an operation of the kind {type_code}, which this icectl does not know"
+
+
+def format_availability(availability: int) -> str:
+    """`read_only`, or the number of one that this icectl does not know."""
+    known = availability in set(Availability)
+    return Availability(availability).name.lower() if known else str(availability)
+
+
+def _status_document(status: RepoStatus | None) -> dict[str, Any] | None:
+    if status is None:
+        return None
+    return {
+        "availability": format_availability(status.availability),
+        "set_at": format_time(status.set_at),
+        "limited_availability_reason": status.limited_availability_reason,
+    }
+
+
+def _describe_status(status: RepoStatus | None) -> str:
+    if status is None:
+        return "status changed"
+    reason = status.limited_availability_reason
+    name = format_availability(status.availability).replace("_", "-")
+    return f"status set to {name}" + (f": {reason}" if reason else "")

@@ -1,0 +1,36 @@
+"""One commit whole, as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from icectl.ops.show import WholeCommit
+from icectl.render.log import render_commit
+from icectl.render.sizes import format_count, format_size
+from icectl.render.style import Style
+from icectl.render.tables import Column, render_table
+
+
+def render_whole_commit(commit: WholeCommit, style: Style) -> Iterator[str]:
+    yield from render_commit(commit, style)
+    yield ""
+    yield f"Parent: {commit.parent_id or 'none, it is the first'}"
+    counts = (
+        format_count(commit.num_groups, "group"),
+        format_count(commit.num_arrays, "array"),
+        format_count(len(commit.manifest_files), "manifest"),
+    )
+    yield f"Holds:  {', '.join(counts)}"
+    if commit.num_expired_ancestors:
+        yield (
+            f"The changes include those of "
+            f"{format_count(commit.num_expired_ancestors, 'expired ancestor')}."
+        )
+    if commit.manifest_files:
+        yield ""
+        columns = (Column("MANIFEST", "id"), Column("SIZE", right=True), Column("CHUNK REFS"))
+        rows = (
+            (file.id, format_size(file.size_bytes), f"{file.num_chunk_refs:,}")
+            for file in commit.manifest_files
+        )
+        yield from render_table(columns, rows, style)
