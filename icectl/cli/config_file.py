@@ -4,6 +4,9 @@
     location = "s3://bucket/prefix"
     [repositories.NAME.storage_options]
     endpoint_url = "http://127.0.0.1:9000"
+    [repositories.NAME.policies.default]
+    keep_last = 20
+    keep_daily = 30
 
 It is `$ICECTL_CONFIG`, else `$XDG_CONFIG_HOME/icectl/config.toml`, else the same below
 `~/.config`. Users edit it too, so a change adds or cuts whole tables of the text and keeps
@@ -39,6 +42,22 @@ class ConfigFile:
         if not isinstance(tables, dict):
             raise _malformed(self.path, "repositories is not a table")
         return {name: self._location(name, table) for name, table in tables.items()}
+
+    def policy(self, repository: str | None, name: str) -> dict[str, Any]:
+        """The rules of `[repositories.REPOSITORY.policies.NAME]`, as the file has them."""
+        if repository not in self.repositories:
+            raise UsageError(
+                "a policy belongs to a repository of the config file",
+                hint=f"name the repository: -r NAME, with NAME from {self.path}",
+            )
+        policies = self.document["repositories"][repository].get("policies", {})
+        found = policies.get(name) if isinstance(policies, dict) else None
+        if not isinstance(found, dict):
+            raise UsageError(
+                f"the repository {repository} has no policy {name!r}",
+                hint=f"write [repositories.{repository}.policies.{name}] into {self.path}",
+            )
+        return found
 
     def _location(self, name: str, table: Any) -> Location:
         options = table.get("storage_options", {}) if isinstance(table, dict) else None

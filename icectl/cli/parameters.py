@@ -70,13 +70,12 @@ def read_parameters(body: Callable[..., Any]) -> list[Parameter]:
 
 
 def _parameter(parameter: inspect.Parameter) -> Parameter:
-    annotation, declaration = get_args(parameter.annotation)
-    multiple = get_origin(annotation) is list
-    kind = annotation
+    kind, declaration = get_args(parameter.annotation)
+    if get_origin(kind) in (Union, UnionType):
+        kind = next(part for part in get_args(kind) if part is not type(None))
+    multiple = get_origin(kind) is list
     if multiple:
-        (kind,) = get_args(annotation)
-    elif get_origin(annotation) in (Union, UnionType):
-        kind = next(part for part in get_args(annotation) if part is not type(None))
+        (kind,) = get_args(kind)
     required = parameter.default is inspect.Parameter.empty
     default = None if required else parameter.default
     return Parameter(parameter.name, declaration, kind, multiple, required, default)

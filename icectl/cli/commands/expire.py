@@ -1,0 +1,178 @@
+"""`icectl expire`: release old snapshots, by a cutoff or by retention rules."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Annotated, Any
+
+from icectl.cli.context import CommandContext
+from icectl.cli.moments import parse_age
+from icectl.cli.options import DryRunOption, YesOption, command
+from icectl.cli.parameters import Option
+from icectl.errors import UsageError
+from icectl.ops.expire.execute import execute_expiration, plan_for
+from icectl.ops.expire.policy import Policy
+from icectl.ops.expire.report import build_result
+from icectl.render.expire import render_expiration
+
+EXAMPLES = {
+    "expire": (
+        ("icectl expire --older-than 30d --dry-run", "what the official expiration would do"),
+        (
+            "icectl expire --keep-last 20 --keep-daily 30 --keep-monthly 12 --keep-tagged 'v*'",
+            "dense history for a month, sparse for a year, releases for ever",
+        ),
+        (
+            "icectl expire --policy default -r era5 --yes",
+            "from cron, with the policy of the config file",
+        ),
+    )
+}
+
+
+def _count(name: str, what: str) -> Any:
+    return Option(f"--keep-{name}", metavar="COUNT", minimum=1, help=what)
+
+
+@command()
+def expire(
+    context: CommandContext,
+    older_than: Annotated[
+        str | None,
+        Option(
+            "--older-than",
+            metavar="TIME",
+            help="Release only what was flushed before this: a date, a time or an age (30d). "
+            "Alone, it is the official expiration.",
+        ),
+    ] = None,
+    keep_last: Annotated[int | None, _count("last", "Keep the newest snapshots.")] = None,
+    keep_hourly: Annotated[
+        int | None, _count("hourly", "Keep the newest of each of the last hours that have one.")
+    ] = None,
+    keep_daily: Annotated[int | None, _count("daily", "The same for days.")] = None,
+    keep_weekly: Annotated[int | None, _count("weekly", "The same for weeks (ISO).")] = None,
+    keep_monthly: Annotated[int | None, _count("monthly", "The same for months.")] = None,
+    keep_yearly: Annotated[int | None, _count("yearly", "The same for years.")] = None,
+    keep_within: Annotated[
+        str | None,
+        Option(
+            "--keep-within",
+            metavar="AGE",
+            help="Keep all not older than this, counted back from the branch's newest snapshot.",
+        ),
+    ] = None,
+    keep_tagged: Annotated[
+        list[str] | None,
+        Option("--keep-tagged", metavar="GLOB", help="Keep what these tags point to. Repeatable."),
+    ] = None,
+    branch: Annotated[
+        list[str] | None,
+        Option(
+            "--branch",
+            metavar="GLOB",
+            help="Apply the rules to these branches only; all others stay whole. Repeatable.",
+        ),
+    ] = None,
+    protect: Annotated[
+        list[str] | None,
+        Option(
+            "--protect",
+            metavar="GLOB",
+            help="Branches that stay whole, and tags that stay. Repeatable.",
+        ),
+    ] = None,
+    delete_expired_branches: Annotated[
+        bool,
+        Option("--delete-expired-branches", help="Delete branches whose tip is expired; not main."),
+    ] = False,
+    delete_expired_tags: Annotated[
+        bool, Option("--delete-expired-tags", help="Delete tags that point to an expired snapshot.")
+    ] = False,
+    policy: Annotated[
+        str | None,
+        Option(
+            "--policy",
+            metavar="NAME",
+            help="Take the rules from the config file: [repositories.REPO.policies.NAME].",
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+) -> None:
+    """Release old snapshots from the history.
+
+    A snapshot that any rule keeps is kept, and so are the tips of branches and tags. What is
+    released can no longer be opened through the history; its files stay until `icectl gc`.
+    A kept snapshot whose parent goes is joined to its nearest kept ancestor, and remembers
+    the transaction logs in between, so that diffs stay right.
+    """
+    given: dict[str, Any] = {
+        "older_than": older_than,
+        "keep_last": keep_last,
+        "keep_hourly": keep_hourly,
+        "keep_daily": keep_daily,
+        "keep_weekly": keep_weekly,
+        "keep_monthly": keep_monthly,
+        "keep_yearly": keep_yearly,
+        "keep_within": keep_within,
+        "keep_tagged": keep_tagged,
+        "branch": branch,
+        "protect": protect,
+        "delete_expired_branches": delete_expired_branches,
+        "delete_expired_tags": delete_expired_tags,
+    }
+    given = {name: value for name, value in given.items() if value}
+    if policy is not None:
+        if given:
+            raise UsageError(
+                "--policy stands alone: the rules come from the config file",
+                hint="change the policy there, or give all rules here",
+            )
+        given = context.config.policy(
+            context.options.repo or context.environ.get("ICECTL_REPO"), policy
+        )
+    rules = _build_policy(context, given)
+    rules.check()
+    repository = context.open_repository()
+    planned = plan_for(repository, rules)
+    if dry_run or planned.plan.is_empty:
+        result = build_result(repository, planned, dry_run=dry_run)
+        context.emit(result, render_expiration, paged=True)
+        return
+    count = len(planned.plan.released)
+    refs = len(planned.plan.deleted_branches) + len(planned.plan.deleted_tags)
+    question = f"Release {count} of {len(planned.history.snapshots)} snapshots"
+    question += f" and delete {refs} refs?" if refs else "?"
+    context.confirm(question, yes=yes)
+    done = execute_expiration(repository, rules, planned)
+    context.emit(build_result(repository, done, dry_run=False), render_expiration)
+
+
+def _build_policy(context: CommandContext, given: dict[str, Any]) -> Policy:
+    """The policy from words of the command line or values of the config file."""
+    known = {field.name for field in fields(Policy)}
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in known:
+            raise UsageError(
+                f"a policy has no rule {name!r}", hint="the rules are: " + ", ".join(sorted(known))
+            )
+        if name == "older_than":
+            values[name] = context.parse_moment(str(value))
+        elif name == "keep_within":
+            values[name] = parse_age(str(value))
+        elif name in ("keep_tagged", "branch", "protect"):
+            globs = [value] if isinstance(value, str) else value
+            if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
+                raise UsageError(f"the rule {name} of a policy is a list of globs")
+            values[name] = tuple(globs)
+        elif name.startswith("delete_"):
+            if not isinstance(value, bool):
+                raise UsageError(f"the rule {name} of a policy is true or false")
+            values[name] = value
+        elif not isinstance(value, int) or isinstance(value, bool):
+            raise UsageError(f"the rule {name} of a policy is a number")
+        else:
+            values[name] = value
+    return Policy(**values)

@@ -1,0 +1,1 @@
+"""Expiration: releasing old snapshots from the history, by a cutoff or by retention rules."""

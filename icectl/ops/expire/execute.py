@@ -1,0 +1,116 @@
+"""Carrying out an expiration: one atomic update in V2, edited snapshot files in V1."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from icectl.errors import ConflictError, PreconditionFailedError, RefNotFoundError
+from icectl.format.snapshot import decode_snapshot, encode_snapshot
+from icectl.model.ids import SnapshotId
+from icectl.model.repo import ExpirationRanUpdate, RepoInfo
+from icectl.ops.expire.plan import ExpirationPlan, History, plan_expiration
+from icectl.ops.expire.policy import Policy
+from icectl.repository import v1
+from icectl.repository.edits import Edited
+from icectl.repository.mutations import is_v1
+from icectl.repository.open import open_repository, repository_at
+from icectl.repository.reparent import drop_snapshots
+from icectl.repository.repository import Repository
+from icectl.repository.update import check_online, update_repo
+from icectl.storage.contract import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Expiration:
+    """A plan and the state of the repository that it was made for."""
+
+    history: History
+    plan: ExpirationPlan
+
+
+def plan_for(repository: Repository, policy: Policy) -> Expiration:
+    """The plan for the state that the repository was opened at; legacy generations refuse."""
+    is_v1(repository)
+    if repository.info is not None:
+        check_online(repository.info.status)
+    history = History(
+        repository.spec_version,
+        {snapshot.id: snapshot for snapshot in repository.all_snapshots()},
+        dict(repository.branches()),
+        dict(repository.tags()),
+    )
+    return Expiration(history, plan_expiration(history, policy))
+
+
+def execute_expiration(repository: Repository, policy: Policy, planned: Expiration) -> Expiration:
+    """Carry out the plan; when the repository moved since, it is planned again on the new state."""
+    if is_v1(repository):
+        return _execute_v1(repository.storage, policy, planned)
+    done = planned
+
+    def change(info: RepoInfo) -> Edited:
+        nonlocal done
+        if info != repository.info:
+            done = plan_for(repository_at(repository.storage, info), policy)
+        return expire_repo(info, policy, done.plan), ExpirationRanUpdate()
+
+    update_repo(repository.storage, change)
+    return done
+
+
+def expire_repo(info: RepoInfo, policy: Policy, plan: ExpirationPlan) -> RepoInfo:
+    """The repo info file after the plan."""
+    remaining = replace(
+        info,
+        branches=tuple(ref for ref in info.branches if ref.name not in plan.deleted_branches),
+        tags=tuple(ref for ref in info.tags if ref.name not in plan.deleted_tags),
+        deleted_tags=tuple(sorted({*info.deleted_tags, *plan.deleted_tags}, key=str.encode)),
+    )
+    return drop_snapshots(remaining, plan.released, to_root=policy.is_official)
+
+
+def _execute_v1(storage: Storage, policy: Policy, planned: Expiration) -> Expiration:
+    """Edits first, refs last: an interrupted run leaves a history that a second one finishes."""
+    storage.ensure_conditional_writes()
+    current = open_repository(storage)
+    done = plan_for(current, policy)
+    if done.plan == planned.plan:
+        done = planned
+    for snapshot_id, parent_id in done.plan.parents.items():
+        _join(storage, current.layout.snapshot(snapshot_id), parent_id)
+    plan = replace(
+        done.plan,
+        deleted_tags=_delete_refs(
+            done.plan.deleted_tags, lambda name: v1.delete_tag(storage, name)
+        ),
+        deleted_branches=_delete_refs(
+            done.plan.deleted_branches,
+            lambda name: v1.delete_branch(storage, name, expect=done.history.branches[name]),
+        ),
+    )
+    return replace(done, plan=plan)
+
+
+def _join(storage: Storage, path: str, parent_id: SnapshotId) -> None:
+    found = storage.read_versioned(path)
+    edited = replace(decode_snapshot(found.data), parent_id=parent_id)
+    try:
+        storage.put_if_match(path, encode_snapshot(edited), found.version)
+    except PreconditionFailedError:
+        # Only another expiration edits snapshots; what it wrote is as good, unless it differs.
+        if decode_snapshot(storage.read(path)).parent_id != parent_id:
+            raise ConflictError(
+                f"{path} was changed by another expiration", hint="run the expiration again"
+            ) from None
+
+
+def _delete_refs(names: tuple[str, ...], delete: Callable[[str], object]) -> tuple[str, ...]:
+    """Those that were deleted: one that moved or went meanwhile is no longer expired."""
+    deleted = []
+    for name in names:
+        with suppress(RefNotFoundError, ConflictError):
+            delete(name)
+            deleted.append(name)
+    return tuple(deleted)

@@ -1,0 +1,165 @@
+"""What an expiration does or would do, for people and for scripts, and what gc could then free."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from icectl.errors import StorageError
+from icectl.model.ids import ManifestId, SnapshotId
+from icectl.model.manifest import RefKind
+from icectl.model.snapshot import ManifestFileInfo
+from icectl.ops.expire.execute import Expiration
+from icectl.ops.expire.plan import DEFAULT_BRANCH
+from icectl.repository.repository import Repository
+
+MOST_SNAPSHOTS_READ = 2_000
+MOST_REFERENCES_READ = 5_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Freed:
+    """What gc could delete afterwards, at least; bytes of chunks need every reference read."""
+
+    snapshots: int
+    manifests: int
+    chunks: int | None
+    bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotFate:
+    id: SnapshotId
+    flushed_at: int
+    message: str
+    released: bool
+    reasons: tuple[str, ...]
+    parent_id: SnapshotId | None
+    """The new parent, where it changes."""
+
+
+@dataclass(frozen=True, slots=True)
+class BranchFate:
+    branch: str
+    deleted: bool
+    snapshots: tuple[SnapshotFate, ...]
+    """Newest first; history that it shares with a branch before it is not repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExpireResult:
+    dry_run: bool
+    released_snapshots: tuple[SnapshotId, ...]
+    edited_snapshots: tuple[SnapshotId, ...]
+    deleted_branches: tuple[str, ...]
+    deleted_tags: tuple[str, ...]
+    gone_snapshots: int
+    """Released and kept by nothing else; V1 also calls the tips of expired refs released."""
+    kept_snapshots: int
+    branches: tuple[BranchFate, ...]
+    """Only in a dry run."""
+    unreachable: tuple[SnapshotFate, ...]
+    """Snapshots on no branch; only in a dry run."""
+    could_free: Freed | None
+
+
+def build_result(repository: Repository, expiration: Expiration, *, dry_run: bool) -> ExpireResult:
+    history, plan = expiration.history, expiration.plan
+    gone = plan.gone
+
+    def fate(snapshot_id: SnapshotId) -> SnapshotFate:
+        snapshot = history.snapshots[snapshot_id]
+        return SnapshotFate(
+            snapshot_id,
+            snapshot.flushed_at,
+            snapshot.message,
+            snapshot_id in gone,
+            plan.reasons.get(snapshot_id, ()),
+            plan.parents.get(snapshot_id),
+        )
+
+    branches: tuple[BranchFate, ...] = ()
+    unreachable: tuple[SnapshotFate, ...] = ()
+    if dry_run:
+        on_branches: set[SnapshotId] = set()
+        fates = []
+        for name in sorted(history.branches, key=lambda name: (name != DEFAULT_BRANCH, name)):
+            line = []
+            for snapshot in history.ancestry(history.branches[name]):
+                if snapshot.id in on_branches:
+                    break
+                line.append(snapshot.id)
+            on_branches.update(line)
+            fates.append(
+                BranchFate(name, name in plan.deleted_branches, tuple(fate(one) for one in line))
+            )
+        branches = tuple(fates)
+        unreachable = tuple(
+            fate(snapshot.id)
+            for snapshot in sorted(
+                history.snapshots.values(), key=lambda one: one.flushed_at, reverse=True
+            )
+            if snapshot.id not in on_branches
+        )
+    return ExpireResult(
+        dry_run=dry_run,
+        released_snapshots=tuple(sorted(plan.released)),
+        edited_snapshots=tuple(sorted(plan.parents)),
+        deleted_branches=plan.deleted_branches,
+        deleted_tags=plan.deleted_tags,
+        gone_snapshots=len(gone),
+        kept_snapshots=len(history.snapshots) - len(gone),
+        branches=branches,
+        unreachable=unreachable,
+        could_free=estimate_freed(repository, expiration) if dry_run else None,
+    )
+
+
+def estimate_freed(repository: Repository, expiration: Expiration) -> Freed | None:
+    """What only released snapshots refer to; None where finding out would take long."""
+    history, released = expiration.history, expiration.plan.gone
+    if not released:
+        return Freed(0, 0, 0, 0)
+    if len(history.snapshots) > MOST_SNAPSHOTS_READ:
+        return None
+    try:
+        gone = _manifests(repository, released)
+        kept = _manifests(repository, history.snapshots.keys() - released)
+        only_gone = {key: info for key, info in gone.items() if key not in kept}
+        references = sum(info.num_chunk_refs for info in (*only_gone.values(), *kept.values()))
+        chunks = size = None
+        if references <= MOST_REFERENCES_READ:
+            chunks, size = _chunks_only_in(repository, only_gone, kept)
+            size += sum(info.size_bytes for info in only_gone.values())
+    except StorageError:
+        return None
+    return Freed(len(released), len(only_gone), chunks, size)
+
+
+def _manifests(
+    repository: Repository, snapshots: Iterable[SnapshotId]
+) -> dict[ManifestId, ManifestFileInfo]:
+    return {
+        info.id: info
+        for snapshot_id in snapshots
+        for info in repository.read_snapshot(snapshot_id).all_manifest_files
+    }
+
+
+def _chunks_only_in(
+    repository: Repository, gone: Iterable[ManifestId], kept: Iterable[ManifestId]
+) -> tuple[int, int]:
+    """Chunks that only the first manifests refer to, and their bytes as far as references tell."""
+    sizes: dict[bytes, int] = {}
+    for manifest_id in gone:
+        for array in repository.read_manifest(manifest_id).arrays:
+            native = array.refs.kind == RefKind.NATIVE
+            ends = (array.refs.offset + array.refs.length)[native].tolist()
+            for row, end in zip(array.refs.chunk_id[native], ends, strict=True):
+                sizes[row.tobytes()] = max(end, sizes.get(row.tobytes(), 0))
+    for manifest_id in kept:
+        for array in repository.read_manifest(manifest_id).arrays:
+            native = array.refs.kind == RefKind.NATIVE
+            for row in array.refs.chunk_id[native]:
+                sizes.pop(row.tobytes(), None)
+    return len(sizes), sum(sizes.values())

@@ -1,0 +1,64 @@
+"""An expiration, drawn per branch: what goes, what stays and why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from icectl.ops.expire.report import ExpireResult, Freed, SnapshotFate
+from icectl.render.sizes import format_count, format_size
+from icectl.render.style import PLAIN, Style
+from icectl.render.tables import Column, render_table
+from icectl.render.text import escape_controls, first_line
+from icectl.render.times import format_time_short
+
+_COLUMNS = (
+    Column("", "dim"),
+    Column("snapshot", "id"),
+    Column("flushed", "time"),
+    Column("message", shrink=True),
+    Column("why", shrink=True),
+)
+
+
+def render_expiration(result: ExpireResult, style: Style = PLAIN) -> Iterator[str]:
+    for branch in result.branches:
+        state = "  (the branch would be deleted)" if branch.deleted else ""
+        yield style.paint(escape_controls(f"branch {branch.branch}"), "branch") + state
+        yield from render_table(_COLUMNS, map(_row, branch.snapshots), style)
+        yield ""
+    if result.unreachable:
+        yield style.paint("on no branch", "title")
+        yield from render_table(_COLUMNS, map(_row, result.unreachable), style)
+        yield ""
+    verb = "would be released" if result.dry_run else "released"
+    yield (
+        f"{format_count(result.gone_snapshots, 'snapshot')} {verb}, {result.kept_snapshots} kept, "
+        f"{len(result.edited_snapshots)} joined to another parent"
+    )
+    for kind, names in (("branch", result.deleted_branches), ("tag", result.deleted_tags)):
+        for name in names:
+            verb = "would be deleted" if result.dry_run else "deleted"
+            yield escape_controls(f"{kind} {name} {verb}")
+    if result.could_free is not None and result.released_snapshots:
+        yield _render_freed(result.could_free)
+
+
+def _row(fate: SnapshotFate) -> tuple[str, str, str, str, str]:
+    why = ", ".join(fate.reasons) or ("" if fate.released else "kept")
+    if fate.parent_id is not None:
+        why += f"; its parent becomes {fate.parent_id}"
+    return (
+        "-" if fate.released else " ",
+        str(fate.id),
+        format_time_short(fate.flushed_at),
+        first_line(fate.message),
+        why,
+    )
+
+
+def _render_freed(freed: Freed) -> str:
+    parts = [format_count(freed.snapshots, "snapshot"), format_count(freed.manifests, "manifest")]
+    if freed.chunks is not None:
+        parts.append(format_count(freed.chunks, "chunk"))
+    size = "" if freed.bytes is None else f", about {format_size(freed.bytes)}"
+    return f"gc could then delete {', '.join(parts)}{size}"
