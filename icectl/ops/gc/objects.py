@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.ops.gc.id_sets import EMPTY, IdSet
+from icectl.ops.gc.id_sets import BLOCK, IdSet
 
 
 class ObjectKind(enum.Enum):
@@ -60,18 +60,14 @@ class Garbage:
     def bytes(self) -> int:
         return int(self.size.sum())
 
-    def paths(self) -> Iterator[str]:
+    def deletion_order(self) -> NDArray[np.intp]:
         """Oldest first: on local disk that is about the order of inodes, which deletes fastest."""
-        order = np.argsort(self.created_at, kind="stable")
-        directory = self.kind.directory
-        for start in range(0, len(order), 65536):
-            names = IdSet(
-                self.ids.high[order[start : start + 65536]],
-                self.ids.low[order[start : start + 65536]],
-            ).to_names()
-            yield from (f"{directory}/{name}" for name in names)
+        return np.argsort(self.created_at, kind="stable")
 
-
-def no_garbage(kind: ObjectKind) -> Garbage:
-    nothing = np.empty(0, np.int64)
-    return Garbage(kind, EMPTY, nothing, nothing)
+    def paths(self) -> Iterator[str]:
+        """In the order of deletion."""
+        order = self.deletion_order()
+        for start in range(0, len(order), BLOCK):
+            rows = order[start : start + BLOCK]
+            for name in IdSet(self.ids.high[rows], self.ids.low[rows]).to_names():
+                yield self.kind.path(name)

@@ -76,7 +76,7 @@ def plan_gc(
         snapshots = plan_snapshots(repository, listed_snapshots, cutoff, watch)
         manifests = listings.wait_for(ObjectKind.MANIFEST)
         kept_manifests = _check_manifests_present(snapshots, manifests)
-        marked = _mark_manifests(storage, snapshots.claims.values(), watch)
+        marked = mark_manifests(storage, snapshots.claims.values(), watch)
         logs = listings.wait_for(ObjectKind.TRANSACTION_LOG)
         kept_logs = _check_logs_present(snapshots, logs, known_missing)
         kept_chunks = union([manifest.ids for manifest in marked])
@@ -109,7 +109,7 @@ def plan_gc(
     )
 
 
-def _mark_manifests(
+def mark_manifests(
     storage: Storage, claims: Collection[ManifestClaim], watch: Watch
 ) -> list[MarkedManifest]:
     def read_and_mark(claim: ManifestClaim) -> MarkedManifest:

@@ -19,6 +19,7 @@ from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.transitions import state_of
 from icectl.ops.gc.watch import Watch
 from icectl.repository.ops_log import REPO_PATH
+from icectl.repository.reparent import drop_snapshots
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 
@@ -58,12 +59,14 @@ def _plan_v2(
     claims: dict[ManifestId, ManifestClaim] = {}
     for snapshot in read_snapshots(storage, kept, watch):
         merge_claims(claims, snapshot.all_manifest_files, snapshot.id)
+    dropped = frozenset(state.snapshots.keys() - kept)
     logs = set(kept)
-    for id_ in kept:
-        logs.update(state.snapshots[id_].pruned_ancestor_tx_logs or ())
+    # A kept child of a dropped snapshot needs the log of its parent from now on.
+    for snapshot_info in drop_snapshots(info, dropped).snapshots:
+        logs.update(snapshot_info.pruned_ancestor_tx_logs or ())
     return SnapshotPlan(
         kept=kept,
-        dropped=frozenset(state.snapshots.keys() - kept),
+        dropped=dropped,
         garbage=garbage,
         logs=frozenset(logs),
         required_logs=frozenset(

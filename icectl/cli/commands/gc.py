@@ -1,0 +1,249 @@
+"""`icectl gc`: delete what no version of the repository needs."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from icectl.cli import exit_codes
+from icectl.cli.context import CommandContext
+from icectl.cli.moments import parse_age, parse_moment
+from icectl.cli.options import DryRunOption, YesOption, command
+from icectl.errors import UsageError
+from icectl.render.gc import render_gc, render_notes
+from icectl.render.sizes import format_count, format_size
+
+if TYPE_CHECKING:
+    from icectl.ops.gc.collect import PlannedRun
+    from icectl.ops.gc.objects import ObjectKind
+    from icectl.ops.gc.plan_file import SavedPlan
+    from icectl.ops.gc.result import GcResult
+
+EXAMPLES = {
+    "gc": (
+        ("icectl gc --older-than 7d --dry-run", "what would be deleted, and how much it is"),
+        ("icectl gc --older-than 7d --yes --max-delete 20%", "fit for cron"),
+        ("icectl gc --older-than 7d --dry-run --plan gc.jsonl", "save the plan to look at it"),
+        ("icectl gc --apply gc.jsonl", "delete what that plan named and is garbage still"),
+    )
+}
+KINDS = ("snapshots", "transaction_logs", "manifests", "chunks")
+
+
+@command(jsonl=True)
+def collect(
+    context: CommandContext,
+    older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--older-than",
+            metavar="TIME",
+            help="Only what was created before this, by the storage's clock: an age (7d, 12h) "
+            "or a date.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only",
+            metavar="KINDS",
+            help=f"Delete only these kinds, with commas between: {', '.join(KINDS)}.",
+            show_default=False,
+        ),
+    ] = None,
+    plan: Annotated[
+        Path | None,
+        typer.Option(
+            "--plan",
+            metavar="FILE",
+            help="Save the plan: Parquet when FILE ends in .parquet, else JSON Lines.",
+            show_default=False,
+        ),
+    ] = None,
+    apply: Annotated[
+        Path | None,
+        typer.Option(
+            "--apply",
+            metavar="FILE",
+            help="Delete what this saved plan names, where it is garbage still.",
+            show_default=False,
+        ),
+    ] = None,
+    max_delete: Annotated[
+        str | None,
+        typer.Option(
+            "--max-delete",
+            metavar="20%|N",
+            help="Refuse when more than this share or number of all objects would go.",
+            show_default=False,
+        ),
+    ] = None,
+    allow_recent: Annotated[
+        bool,
+        typer.Option(
+            "--allow-recent", help="Allow a time under 24 hours ago. Nobody may be writing then."
+        ),
+    ] = False,
+    known_missing: Annotated[
+        Path | None,
+        typer.Option(
+            "--known-missing",
+            metavar="FILE",
+            help="Objects whose loss is known: the list that `icectl validate` writes, or a "
+            "path on each line.",
+            show_default=False,
+        ),
+    ] = None,
+    overwritten_older_than: Annotated[
+        str | None,
+        typer.Option(
+            "--overwritten-older-than",
+            metavar="TIME",
+            help="Also delete copies of the repo file in overwritten/ that are older, where the "
+            "ops log does not need them.",
+            show_default=False,
+        ),
+    ] = None,
+    truncate_ops_log: Annotated[
+        bool,
+        typer.Option(
+            "--truncate-ops-log",
+            help="With --overwritten-older-than: cut the ops log there, so that those copies "
+            "can go, too.",
+        ),
+    ] = False,
+    max_runtime: Annotated[
+        str | None,
+        typer.Option(
+            "--max-runtime",
+            metavar="AGE",
+            help="Stop after so long (30m, 2h), exit code 3; the next run goes on.",
+            show_default=False,
+        ),
+    ] = None,
+) -> int | None:
+    """Delete what no version of the repository needs.
+
+    Kept is all that a branch or a tag leads to, whatever its age, and all that was created
+    after --older-than. The rest goes: snapshots that nothing leads to, transaction logs,
+    manifests and chunks that no kept snapshot needs. Snapshots that are to go are first taken
+    out of the repo file, in one conditional update, and only then files are deleted.
+
+    Everything that is kept is read and cross-checked before the first delete. Anything that is
+    damaged, missing or unexplained stops the run with exit code 13, and nothing is deleted.
+    Interrupting it is safe: the next run finishes the job. Uncommitted work of a writer looks
+    like garbage, so --older-than must be longer than any writer takes to commit.
+    """
+    from icectl.ops.gc.collect import GcOptions, collect_garbage, plan_run
+    from icectl.ops.gc.guards import MaxDelete, check_cutoff
+    from icectl.ops.gc.known_missing import read_known_missing
+    from icectl.ops.gc.plan_file import check_plan_path, read_plan, write_plan
+    from icectl.ops.gc.result import summarize
+    from icectl.ops.gc.watch import Watch
+
+    kinds = _parse_kinds(only)
+    deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime else None
+    watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit), deadline)
+    limit = MaxDelete.parse(max_delete) if max_delete else None
+    saved = read_plan(apply) if apply else None
+    if plan:
+        check_plan_path(plan)
+    if truncate_ops_log and overwritten_older_than is None:
+        raise UsageError("--truncate-ops-log needs --overwritten-older-than")
+    storage = context.open_storage()
+    now = storage.read_clock()
+    cutoff = _cutoff(older_than, saved, now)
+    check_cutoff(cutoff, now, allow_recent=allow_recent)
+    options = GcOptions(
+        cutoff=cutoff,
+        only=kinds,
+        max_delete=limit,
+        known_missing=read_known_missing(known_missing) if known_missing else frozenset(),
+        saved=saved,
+        backups_older_than=(
+            parse_moment(overwritten_older_than, now) if overwritten_older_than else None
+        ),
+        truncate_ops_log=truncate_ops_log,
+    )
+
+    def finish_plan(run: PlannedRun) -> None:
+        if plan:
+            write_plan(run.plan, plan)
+        if context.options.jsonl:
+            _event(context, "planned", summarize(run, kinds, now, None))
+
+    if dry_run:
+        run = plan_run(storage, options, watch)
+        finish_plan(run)
+        result = summarize(run, kinds, now, None)
+    else:
+        asked = False
+
+        def approve(run: PlannedRun) -> None:
+            nonlocal asked
+            finish_plan(run)
+            if not asked:
+                context.confirm(_question(summarize(run, kinds, now, None)), yes=yes)
+                asked = True
+
+        run, deleted = collect_garbage(storage, options, approve, watch)
+        result = summarize(run, kinds, now, deleted)
+    _tell(context, result)
+    return None if result.is_complete else exit_codes.FINDINGS
+
+
+def _tell(context: CommandContext, result: GcResult) -> None:
+    for note in render_notes(result):
+        context.warn(note)
+    if context.options.jsonl:
+        _event(context, "finished", result)
+    else:
+        context.emit(result, render_gc)
+
+
+def _event(context: CommandContext, name: str, result: GcResult) -> None:
+    from icectl.render.json import render_json, to_json
+
+    document: dict[str, Any] = {"event": name, **to_json(result)}
+    context.output.write([render_json(document)])
+
+
+def _question(result: GcResult) -> str:
+    count = (
+        result.snapshots_deleted
+        + result.transaction_logs_deleted
+        + result.manifests_deleted
+        + result.chunks_deleted
+        + result.backups_deleted
+    )
+    size = format_size(result.bytes_deleted + result.backup_bytes_deleted)
+    return f"delete {format_count(count, 'object')} ({size}) for good?"
+
+
+def _cutoff(older_than: str | None, saved: SavedPlan | None, now: int) -> int:
+    if older_than is not None:
+        return parse_moment(older_than, now)
+    if saved is not None:
+        return saved.cutoff
+    raise UsageError("gc needs --older-than", hint="icectl gc --older-than 7d --dry-run")
+
+
+def _parse_kinds(text: str | None) -> frozenset[ObjectKind]:
+    from icectl.ops.gc.objects import ObjectKind
+
+    if text is None:
+        return frozenset(ObjectKind)
+    by_name = {kind.plural: kind for kind in ObjectKind}
+    names = [name.strip().replace("-", "_") for name in text.split(",")]
+    for name in names:
+        if name not in by_name:
+            raise UsageError(
+                f"--only does not know the kind {name!r}", hint=f"they are {', '.join(KINDS)}"
+            )
+    return frozenset(by_name[name] for name in names)

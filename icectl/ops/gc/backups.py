@@ -1,0 +1,87 @@
+"""Old copies of `repo` in `overwritten/`: which ones may go, and where the ops log is cut.
+
+A copy that the ops log still reaches stays, unless the log itself is cut there. Only entries
+that stand in `repo` can be cut: what stands in a copy is never rewritten.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+from icectl.errors import StorageError
+from icectl.model.repo import RepoInfo, Update
+from icectl.repository.ops_log import (
+    BACKUPS,
+    OpsLogBeyondReach,
+    backup_object,
+    walk_updates,
+)
+from icectl.storage.contract import ObjectInfo, Storage
+
+_NAME = re.compile(r"(repo|config\.yaml)\.\d+\.[0-9A-HJKMNP-TV-Z]{20}")
+
+
+@dataclass(frozen=True, slots=True)
+class BackupPlan:
+    garbage: tuple[ObjectInfo, ...]
+    kept: int
+    foreign: tuple[str, ...]
+    oldest_update_at: int | None = None
+    """Where the ops log is cut: the oldest entry that stays. None leaves it whole."""
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(info.size or 0 for info in self.garbage)
+
+
+def plan_backups(
+    storage: Storage, info: RepoInfo | None, older_than: int, *, truncate_ops_log: bool
+) -> BackupPlan:
+    names: list[ObjectInfo] = []
+    foreign: list[str] = []
+    for listed in storage.list(BACKUPS):
+        if _NAME.fullmatch(listed.path.removeprefix(f"{BACKUPS}/")):
+            names.append(listed)
+        else:
+            foreign.append(listed.path)
+    old = {item.path for item in names if (item.created_at or 0) < older_than}
+    cut = _cut(info, old) if info is not None and truncate_ops_log else None
+    if info is not None:
+        old -= _reached(storage, info if cut is None else truncated(info, cut))
+    garbage = tuple(item for item in names if item.path in old)
+    return BackupPlan(garbage, len(names) - len(garbage), tuple(foreign), cut)
+
+
+def _cut(info: RepoInfo, old: set[str]) -> int | None:
+    """The time of the oldest entry to keep, when an old copy stands among the latest updates."""
+    kept: Update | None = None
+    for update in info.latest_updates:
+        if update.backup_path is not None and backup_object(update.backup_path) in old:
+            return None if kept is None else kept.updated_at
+        kept = update
+    return None
+
+
+def truncated(info: RepoInfo, oldest_update_at: int) -> RepoInfo:
+    """The state without the entries of the ops log before that time."""
+    updates = tuple(
+        update for update in info.latest_updates if update.updated_at >= oldest_update_at
+    )
+    if len(updates) == len(info.latest_updates):
+        return info
+    return replace(info, latest_updates=updates, repo_before_updates=None)
+
+
+def _reached(storage: Storage, info: RepoInfo) -> set[str]:
+    reached: set[str] = set()
+    if info.repo_before_updates is not None:
+        reached.add(backup_object(info.repo_before_updates))
+    for update in walk_updates(storage, info):
+        if isinstance(update, OpsLogBeyondReach):
+            if isinstance(update.error, StorageError):
+                break
+            raise update.error
+        if update.backup_path is not None:
+            reached.add(backup_object(update.backup_path))
+    return reached

@@ -1,0 +1,103 @@
+"""The whole run: open, plan, ask, execute; and again from the start when others interfere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from icectl.errors import ConflictError, FormatError, IcectlError, StorageError
+from icectl.ops.gc.backups import BackupPlan, plan_backups
+from icectl.ops.gc.execute import Deleted, execute_gc
+from icectl.ops.gc.guards import MaxDelete, check_max_delete, check_repository
+from icectl.ops.gc.objects import ObjectKind
+from icectl.ops.gc.plan import GcPlan, plan_gc
+from icectl.ops.gc.plan_file import SavedPlan
+from icectl.ops.gc.watch import Watch
+from icectl.repository.open import open_repository
+from icectl.repository.repository import Repository
+from icectl.storage.contract import Storage
+
+MAX_RESTARTS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class GcOptions:
+    cutoff: int
+    """Objects created before it may go; microseconds by the storage's clock."""
+    only: frozenset[ObjectKind] = field(default_factory=lambda: frozenset(ObjectKind))
+    max_delete: MaxDelete | None = None
+    known_missing: frozenset[str] = frozenset()
+    saved: SavedPlan | None = None
+    """Delete only what this plan named, too."""
+    backups_older_than: int | None = None
+    truncate_ops_log: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    plan: GcPlan
+    backups: BackupPlan | None
+
+
+def plan_run(storage: Storage, options: GcOptions, watch: Watch | None = None) -> PlannedRun:
+    """The plan for the newest state; made again when the state changed under it."""
+    watch = watch or Watch()
+    for _ in range(MAX_RESTARTS):
+        repository = open_repository(storage)
+        check_repository(repository)
+        try:
+            return _plan(repository, options, watch)
+        except (FormatError, StorageError):
+            # Somebody else's gc may have deleted what the older state still needed.
+            if not _has_changed(repository):
+                raise
+    raise ConflictError("the repository was changed by others during each attempt to plan")
+
+
+def collect_garbage(
+    storage: Storage,
+    options: GcOptions,
+    approve: Callable[[PlannedRun], None],
+    watch: Watch | None = None,
+) -> tuple[PlannedRun, Deleted]:
+    """Plan, and execute what `approve` lets pass; again when others built on what was to go."""
+    watch = watch or Watch()
+    for _ in range(MAX_RESTARTS):
+        run = plan_run(storage, options, watch)
+        approve(run)
+        try:
+            return run, execute_gc(run.plan, options.only, run.backups, watch)
+        except ConflictError:
+            continue
+    raise ConflictError(
+        f"others used what was to be deleted {MAX_RESTARTS} times in a row",
+        hint="nothing was deleted; try again when fewer writers are at work",
+    )
+
+
+def _plan(repository: Repository, options: GcOptions, watch: Watch) -> PlannedRun:
+    plan = plan_gc(repository, options.cutoff, known_missing=options.known_missing, watch=watch)
+    if options.saved is not None:
+        plan = options.saved.restrict(plan)
+    check_max_delete(plan, options.max_delete)
+    backups = None
+    if options.backups_older_than is not None:
+        backups = plan_backups(
+            repository.storage,
+            repository.info,
+            options.backups_older_than,
+            truncate_ops_log=options.truncate_ops_log,
+        )
+    return PlannedRun(plan, backups)
+
+
+def _has_changed(repository: Repository) -> bool:
+    try:
+        newest = open_repository(repository.storage)
+    except IcectlError:
+        return False
+    return (newest.info, newest.branches(), newest.tags()) != (
+        repository.info,
+        repository.branches(),
+        repository.tags(),
+    )

@@ -1,0 +1,187 @@
+"""Carrying out a plan: first `repo` forgets the dropped snapshots, then files are deleted.
+
+The update of `repo` is conditional. When others changed it since the plan was made, what they
+added is protected; when they built on something that was to go, the plan is void and a
+`ConflictError` asks for a new one. Interrupting is safe at any point: what is left is garbage
+for the next run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+
+from icectl.errors import ConflictError, StorageError
+from icectl.model.ids import ManifestId, SnapshotId
+from icectl.model.repo import GCRanUpdate, RepoInfo
+from icectl.ops.gc.backups import BackupPlan, truncated
+from icectl.ops.gc.id_sets import IdSet, id_set, union
+from icectl.ops.gc.marking import ManifestClaim, check_root_v1, merge_claims
+from icectl.ops.gc.objects import ObjectKind
+from icectl.ops.gc.plan import GcPlan, mark_manifests
+from icectl.ops.gc.snapshots import read_snapshots
+from icectl.ops.gc.watch import Counter, Watch
+from icectl.repository.edits import Edited
+from icectl.repository.open import open_repository
+from icectl.repository.reparent import drop_snapshots
+from icectl.repository.update import update_repo
+from icectl.storage.bounded import in_batches
+from icectl.storage.contract import Storage
+
+DELETE_BATCH = 8192
+MAX_FAILURES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DeleteFailure:
+    object: str
+    error: str
+
+
+@dataclass(slots=True)
+class Deleted:
+    """What was deleted so far."""
+
+    count: dict[ObjectKind, int] = field(default_factory=lambda: dict.fromkeys(ObjectKind, 0))
+    bytes: int = 0
+    backups: int = 0
+    backup_bytes: int = 0
+    failures: list[DeleteFailure] = field(default_factory=list)
+    is_complete: bool = True
+    """Whether all of the plan was tried."""
+
+
+def execute_gc(
+    plan: GcPlan, only: Iterable[ObjectKind], backups: BackupPlan | None, watch: Watch
+) -> Deleted:
+    """Delete what the plan says; `ConflictError` when it is void, and nothing was deleted."""
+    watch.check_time()
+    plan = _release(plan, backups, watch)
+    deleted = Deleted()
+    storage = plan.repository.storage
+    chosen = frozenset(only)
+    for kind, garbage in plan.garbage.items():
+        if kind not in chosen:
+            continue
+        label = f"deleting {kind.directory}"
+        sizes = garbage.size[garbage.deletion_order()].tolist()
+        with watch.phase(label, len(garbage), "objects") as counter:
+            for done, size in _delete(
+                storage, zip(garbage.paths(), sizes, strict=True), deleted, counter, watch
+            ):
+                deleted.count[kind] += done
+                deleted.bytes += size
+    if backups is not None:
+        items = ((info.path, info.size or 0) for info in backups.garbage)
+        with watch.phase("deleting backups", len(backups.garbage), "objects") as counter:
+            for done, size in _delete(storage, items, deleted, counter, watch):
+                deleted.backups += done
+                deleted.backup_bytes += size
+    return deleted
+
+
+def _delete(
+    storage: Storage,
+    items: Iterable[tuple[str, int]],
+    deleted: Deleted,
+    counter: Counter,
+    watch: Watch,
+) -> Iterator[tuple[int, int]]:
+    """Delete in batches and tell the number and bytes that went with each."""
+    for batch in in_batches(items, DELETE_BATCH):
+        if watch.is_over or len(deleted.failures) > MAX_FAILURES:
+            deleted.is_complete = False
+            return
+        sizes = dict(batch)
+        failed = _failed(storage, sizes)
+        if failed:
+            failed = _failed(storage, failed)
+        deleted.failures += (DeleteFailure(path, error.message) for path, error in failed.items())
+        yield (
+            len(sizes) - len(failed),
+            sum(sizes.values()) - sum(sizes[path] for path in failed),
+        )
+        counter.advance(len(batch))
+
+
+def _failed(storage: Storage, paths: Iterable[str]) -> dict[str, StorageError]:
+    return {path: error for path, error in storage.delete_many(paths) if error is not None}
+
+
+def _release(plan: GcPlan, backups: BackupPlan | None, watch: Watch) -> GcPlan:
+    """Make the repository forget what goes; the plan without what others need by now."""
+    if plan.repository.info is None:
+        return _protect_v1(plan, watch)
+
+    def change(info: RepoInfo) -> Edited:
+        return _edit(info, plan, backups), GCRanUpdate()
+
+    after = update_repo(plan.repository.storage, change).after
+    new = {snapshot.id for snapshot in after.snapshots} - plan.kept_snapshots
+    claims: dict[ManifestId, ManifestClaim] = {}
+    for snapshot in read_snapshots(plan.repository.storage, new, watch):
+        merge_claims(claims, snapshot.all_manifest_files, snapshot.id)
+    logs = {id_ for info in after.snapshots for id_ in info.pruned_ancestor_tx_logs or ()}
+    return _without(plan, new, new | logs, claims, watch)
+
+
+def _edit(info: RepoInfo, plan: GcPlan, backups: BackupPlan | None) -> RepoInfo:
+    dropped = plan.dropped_snapshots
+    for snapshot in info.snapshots:
+        is_new = snapshot.id not in plan.kept_snapshots and snapshot.id not in dropped
+        if is_new and snapshot.parent_id in dropped:
+            raise ConflictError(
+                f"{snapshot.id} was committed on top of {snapshot.parent_id}, which was to go"
+            )
+    edited = drop_snapshots(info, dropped)
+    if backups is not None and backups.oldest_update_at is not None:
+        edited = truncated(edited, backups.oldest_update_at)
+    return edited
+
+
+def _protect_v1(plan: GcPlan, watch: Watch) -> GcPlan:
+    repository = open_repository(plan.repository.storage)
+    garbage = {SnapshotId(id_) for id_ in plan.garbage[ObjectKind.SNAPSHOT].ids.to_bytes()}
+    claims: dict[ManifestId, ManifestClaim] = {}
+    new: set[SnapshotId] = set()
+    tips = {*repository.branches().values(), *repository.tags().values()} - plan.kept_snapshots
+    while tips:
+        if tips & garbage:
+            raise ConflictError(f"a ref leads to the snapshot {min(tips & garbage)} by now")
+        new |= tips
+        parents: set[SnapshotId] = set()
+        for snapshot in read_snapshots(repository.storage, tips, watch):
+            merge_claims(claims, snapshot.all_manifest_files, snapshot.id)
+            check_root_v1(snapshot)
+            if snapshot.parent_id is not None:
+                parents.add(snapshot.parent_id)
+        tips = parents - plan.kept_snapshots - new
+    return _without(plan, new, new, claims, watch)
+
+
+def _without(
+    plan: GcPlan,
+    snapshots: Iterable[SnapshotId],
+    logs: Iterable[SnapshotId],
+    claims: dict[ManifestId, ManifestClaim],
+    watch: Watch,
+) -> GcPlan:
+    """The plan without these objects and the chunks of these manifests."""
+    manifests = id_set(claims)
+    unread = {
+        ManifestId(id_) for id_ in manifests[~plan.kept_manifests.contains(manifests)].to_bytes()
+    }
+    marked = mark_manifests(plan.repository.storage, [claims[id_] for id_ in unread], watch)
+    needed: dict[ObjectKind, IdSet] = {
+        ObjectKind.SNAPSHOT: id_set(snapshots),
+        ObjectKind.TRANSACTION_LOG: id_set(logs),
+        ObjectKind.MANIFEST: manifests,
+        ObjectKind.CHUNK: union([manifest.ids for manifest in marked]),
+    }
+    return replace(
+        plan,
+        garbage={
+            kind: garbage[~needed[kind].contains(garbage.ids)]
+            for kind, garbage in plan.garbage.items()
+        },
+    )

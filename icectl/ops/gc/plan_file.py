@@ -1,0 +1,179 @@
+"""A plan as a file: JSON Lines, or Parquet by the file's ending.
+
+It names each object with its kind, size, time and the reason why it may go, and the state that
+the plan was made for. A saved plan only narrows: what it names is deleted when a new plan of
+the current state finds it to be garbage still.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from icectl.errors import IcectlError, UsageError
+from icectl.model.ids import SnapshotId
+from icectl.ops.gc.id_sets import IdSet, decode_names, union
+from icectl.ops.gc.objects import ObjectKind
+from icectl.ops.gc.plan import GcPlan
+
+VERSION = 1
+PARQUET = ".parquet"
+UNREACHABLE = "no branch or tag leads to it"
+NOT_IN_REPO = "repo does not list it"
+_REASONS = {
+    ObjectKind.TRANSACTION_LOG: "no kept snapshot needs it",
+    ObjectKind.MANIFEST: "no kept snapshot refers to it",
+    ObjectKind.CHUNK: "no kept manifest refers to it",
+}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SavedPlan:
+    cutoff: int
+    ids: dict[ObjectKind, IdSet]
+
+    def restrict(self, plan: GcPlan) -> GcPlan:
+        """The part of `plan` that this plan names, too."""
+        garbage = {
+            kind: found[self.ids[kind].contains(found.ids)] for kind, found in plan.garbage.items()
+        }
+        snapshots = {SnapshotId(id_) for id_ in self.ids[ObjectKind.SNAPSHOT].to_bytes()}
+        return replace(
+            plan,
+            garbage=garbage,
+            kept={
+                kind: plan.kept[kind] + len(found) - len(garbage[kind])
+                for kind, found in plan.garbage.items()
+            },
+            kept_snapshots=plan.kept_snapshots | (plan.dropped_snapshots - snapshots),
+            dropped_snapshots=plan.dropped_snapshots & snapshots,
+        )
+
+
+def check_plan_path(path: Path) -> None:
+    """Refuse before the work what could not be written after it."""
+    if path.suffix == PARQUET:
+        _import_parquet()
+    if not path.absolute().parent.is_dir():
+        raise UsageError(f"the directory of the plan file {path} does not exist")
+
+
+def write_plan(plan: GcPlan, path: Path) -> None:
+    try:
+        if path.suffix == PARQUET:
+            _write_parquet(plan, path)
+        else:
+            with path.open("w", encoding="ascii") as file:
+                file.write(json.dumps(_header(plan)) + "\n")
+                for row in _rows(plan):
+                    file.write(json.dumps(row) + "\n")
+    except OSError as error:
+        raise IcectlError(f"the plan file {path} cannot be written: {error.strerror}") from error
+
+
+def read_plan(path: Path) -> SavedPlan:
+    try:
+        parquet = path.suffix == PARQUET
+        return _read_parquet(path) if parquet else _read_lines(path)
+    except OSError as error:
+        raise UsageError(f"the plan file {path} cannot be read: {error.strerror}") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"{path} is no plan file of icectl gc: {error}") from None
+
+
+def _header(plan: GcPlan) -> dict[str, Any]:
+    info = plan.repository.info
+    return {
+        "icectl_gc_plan": VERSION,
+        "location": plan.repository.storage.location,
+        "cutoff": plan.cutoff,
+        "newest_update": info.latest_updates[0].updated_at if info else None,
+        "branches": {name: str(tip) for name, tip in plan.repository.branches().items()},
+        "tags": {name: str(tip) for name, tip in plan.repository.tags().items()},
+        "num_objects": plan.num_objects,
+        "num_bytes": plan.num_bytes,
+    }
+
+
+def _rows(plan: GcPlan) -> Iterator[dict[str, Any]]:
+    dropped = {str(id_) for id_ in plan.dropped_snapshots}
+    for kind, garbage in plan.garbage.items():
+        columns = (garbage.ids.to_names(), garbage.size.tolist(), garbage.created_at.tolist())
+        for name, size, created_at in zip(*columns, strict=True):
+            reason = _REASONS.get(kind)
+            if reason is None:
+                reason = (
+                    "unreachable from every branch and tag" if name in dropped else "not in repo"
+                )
+            yield {
+                "kind": kind.value,
+                "id": name,
+                "size": size,
+                "created_at": created_at,
+                "reason": reason,
+            }
+
+
+def _read_lines(path: Path) -> SavedPlan:
+    names: dict[str, list[str]] = {kind.value: [] for kind in ObjectKind}
+    with path.open(encoding="ascii") as file:
+        header = json.loads(file.readline())
+        for line in file:
+            row = json.loads(line)
+            names[row["kind"]].append(row["id"])
+    return _saved(header, names)
+
+
+def _saved(header: dict[str, Any], names: dict[str, list[str]]) -> SavedPlan:
+    if header["icectl_gc_plan"] != VERSION or type(header["cutoff"]) is not int:
+        raise ValueError("it was written by another version")
+    if sum(map(len, names.values())) != header["num_objects"]:
+        raise ValueError("it is not complete")
+    ids: dict[ObjectKind, IdSet] = {}
+    for kind, found in names.items():
+        columns, good = decode_names(found)
+        if not good.all():
+            raise ValueError("an object in it is not named by an id")
+        ids[ObjectKind(kind)] = union([columns])
+    return SavedPlan(header["cutoff"], ids)
+
+
+def _import_parquet() -> Any:
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        raise UsageError(
+            "a plan file that ends in .parquet needs pyarrow, which is not installed",
+            hint="pip install 'icectl[spark]', or let the file end in .jsonl",
+        ) from None
+    return pyarrow
+
+
+def _write_parquet(plan: GcPlan, path: Path) -> None:
+    pyarrow = _import_parquet()
+    rows = list(_rows(plan))
+    schema = pyarrow.schema(
+        [
+            ("kind", pyarrow.string()),
+            ("id", pyarrow.string()),
+            ("size", pyarrow.int64()),
+            ("created_at", pyarrow.timestamp("us", "UTC")),
+            ("reason", pyarrow.string()),
+        ],
+        metadata={"icectl_gc_plan": json.dumps(_header(plan))},
+    )
+    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema), path)
+
+
+def _read_parquet(path: Path) -> SavedPlan:
+    pyarrow = _import_parquet()
+    table = pyarrow.parquet.read_table(path)
+    header = json.loads((table.schema.metadata or {})[b"icectl_gc_plan"])
+    names: dict[str, list[str]] = {kind.value: [] for kind in ObjectKind}
+    columns = (table.column("kind").to_pylist(), table.column("id").to_pylist())
+    for kind, name in zip(*columns, strict=True):
+        names[kind].append(name)
+    return _saved(header, names)

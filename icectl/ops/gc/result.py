@@ -1,0 +1,129 @@
+"""What a garbage collection tells: the document of `--json`, for a plan and for a real run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from icectl.ops.gc.collect import PlannedRun
+from icectl.ops.gc.execute import Deleted, DeleteFailure
+from icectl.ops.gc.objects import Garbage, ObjectKind
+
+DAY = 24 * 3600 * 1_000_000
+AGES = (("1 week", 7 * DAY), ("1 month", 30 * DAY), ("1 year", 365 * DAY))
+LARGEST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    snapshots: int
+    transaction_logs: int
+    manifests: int
+    chunks: int
+
+
+@dataclass(frozen=True, slots=True)
+class KindSummary:
+    kind: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class AgeSummary:
+    age: str
+    count: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LargeObject:
+    object: str
+    size: int
+    created_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class GcResult:
+    dry_run: bool
+    engine: str
+    snapshots_deleted: int
+    transaction_logs_deleted: int
+    manifests_deleted: int
+    chunks_deleted: int
+    bytes_deleted: int
+    kept: Counts
+    cutoff_at: int
+    backups_deleted: int
+    backup_bytes_deleted: int
+    garbage: tuple[KindSummary, ...]
+    by_age: tuple[AgeSummary, ...]
+    largest: tuple[LargeObject, ...]
+    foreign: tuple[str, ...]
+    """Names below the known prefixes that are not ids; they were left alone."""
+    failures: tuple[DeleteFailure, ...]
+    is_complete: bool
+    """Whether all that was planned is done."""
+
+
+def summarize(
+    run: PlannedRun, only: frozenset[ObjectKind], now: int, deleted: Deleted | None
+) -> GcResult:
+    """The result of a real run; without `deleted`, of a dry run: what would be."""
+    plan, backups = run.plan, run.backups
+    chosen = [garbage for kind, garbage in plan.garbage.items() if kind in only]
+    done = deleted or Deleted(
+        count={kind: len(plan.garbage[kind]) if kind in only else 0 for kind in ObjectKind},
+        bytes=sum(garbage.bytes for garbage in chosen),
+        backups=len(backups.garbage) if backups else 0,
+        backup_bytes=backups.num_bytes if backups else 0,
+    )
+    return GcResult(
+        dry_run=deleted is None,
+        engine="local",
+        snapshots_deleted=done.count[ObjectKind.SNAPSHOT],
+        transaction_logs_deleted=done.count[ObjectKind.TRANSACTION_LOG],
+        manifests_deleted=done.count[ObjectKind.MANIFEST],
+        chunks_deleted=done.count[ObjectKind.CHUNK],
+        bytes_deleted=done.bytes,
+        kept=Counts(**{kind.plural: plan.kept[kind] for kind in ObjectKind}),
+        cutoff_at=plan.cutoff,
+        backups_deleted=done.backups,
+        backup_bytes_deleted=done.backup_bytes,
+        garbage=tuple(
+            KindSummary(garbage.kind.plural, len(garbage), garbage.bytes) for garbage in chosen
+        ),
+        by_age=_by_age(chosen, now),
+        largest=_largest(chosen),
+        foreign=plan.foreign + (backups.foreign if backups else ()),
+        failures=tuple(done.failures),
+        is_complete=done.is_complete and not done.failures,
+    )
+
+
+def _by_age(chosen: list[Garbage], now: int) -> tuple[AgeSummary, ...]:
+    sizes = np.concatenate([garbage.size for garbage in chosen])
+    ages = now - np.concatenate([garbage.created_at for garbage in chosen])
+    bounds = np.array([bound for _, bound in AGES])
+    groups = np.searchsorted(bounds, ages, side="right")
+    labels = (*(f"under {name}" for name, _ in AGES), "older")
+    counts = np.bincount(groups, minlength=len(labels)).tolist()
+    totals = np.bincount(groups, weights=sizes, minlength=len(labels)).tolist()
+    return tuple(
+        AgeSummary(label, count, int(total))
+        for label, count, total in zip(labels, counts, totals, strict=True)
+    )
+
+
+def _largest(chosen: list[Garbage]) -> tuple[LargeObject, ...]:
+    found: list[LargeObject] = []
+    for garbage in chosen:
+        top = np.sort(np.argsort(garbage.size)[-LARGEST:])
+        part = garbage[top]
+        columns = (part.ids.to_names(), part.size.tolist(), part.created_at.tolist())
+        found += (
+            LargeObject(garbage.kind.path(name), size, created_at)
+            for name, size, created_at in zip(*columns, strict=True)
+        )
+    return tuple(sorted(found, key=lambda item: (-item.size, item.object))[:LARGEST])

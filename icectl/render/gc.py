@@ -1,0 +1,75 @@
+"""A garbage collection's plan or result, for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from icectl.render.sizes import format_count, format_size
+from icectl.render.style import Style
+from icectl.render.tables import Column, render_table
+from icectl.render.text import escape_controls
+from icectl.render.times import format_time_short
+
+if TYPE_CHECKING:
+    from icectl.ops.gc.result import GcResult
+
+SHOWN = 10
+
+
+def render_gc(result: GcResult, style: Style) -> Iterator[str]:
+    counts = (
+        ("snapshots", result.snapshots_deleted, result.kept.snapshots),
+        ("transaction logs", result.transaction_logs_deleted, result.kept.transaction_logs),
+        ("manifests", result.manifests_deleted, result.kept.manifests),
+        ("chunks", result.chunks_deleted, result.kept.chunks),
+    )
+    total = sum(count for _, count, _ in counts)
+    verb = "would be deleted" if result.dry_run else "deleted"
+    if total:
+        columns = (
+            Column("KIND"),
+            Column("WOULD GO" if result.dry_run else "DELETED", right=True),
+            Column("KEPT", right=True),
+        )
+        rows = [(kind, f"{count:,}", f"{kept:,}") for kind, count, kept in counts]
+        yield from render_table(columns, rows, style)
+        if result.dry_run:
+            yield from _render_plan(result, style)
+    size = format_size(result.bytes_deleted)
+    yield f"{format_count(total, 'object')} ({size}) {verb}" if total else "there is no garbage"
+    if result.backups_deleted:
+        size = format_size(result.backup_bytes_deleted)
+        yield f"{format_count(result.backups_deleted, 'backup')} of repo ({size}) {verb}"
+    if not result.is_complete:
+        yield style.paint("not everything was deleted: run it again to finish", "warning")
+
+
+def _render_plan(result: GcResult, style: Style) -> Iterator[str]:
+    yield ""
+    columns = (Column("AGE"), Column("OBJECTS", right=True), Column("SIZE", right=True))
+    rows = [(age.age, f"{age.count:,}", format_size(age.bytes)) for age in result.by_age]
+    yield from render_table(columns, rows, style)
+    yield ""
+    largest = (Column("LARGEST", "path"), Column("SIZE", right=True), Column("CREATED", "time"))
+    yield from render_table(
+        largest,
+        [
+            (item.object, format_size(item.size), format_time_short(item.created_at))
+            for item in result.largest
+        ],
+        style,
+    )
+    yield ""
+
+
+def render_notes(result: GcResult) -> Iterator[str]:
+    """What belongs to stderr: foreign names and failed deletes."""
+    if result.foreign:
+        names = ", ".join(map(escape_controls, result.foreign[:SHOWN]))
+        more = f" and {len(result.foreign) - SHOWN} more" if len(result.foreign) > SHOWN else ""
+        yield f"left alone, since their names are not those of Icechunk: {names}{more}"
+    for failure in result.failures[:SHOWN]:
+        yield f"{failure.object} was not deleted: {failure.error}"
+    if len(result.failures) > SHOWN:
+        yield f"{len(result.failures) - SHOWN} more objects were not deleted"

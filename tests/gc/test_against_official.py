@@ -1,0 +1,85 @@
+"""The same deletions as the official package, and every remaining version reads bit for bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from icectl.storage.local import LocalStorage
+from tests.gc.repositories import (
+    collect,
+    files,
+    live,
+    messy_repository,
+    now,
+    official_gc,
+    random_repository,
+)
+from tests.official import build_zoo, built, copied
+
+
+def check_like_official(source: Path, tmp_path: Path) -> None:
+    ours, theirs = copied(source, tmp_path / "ours"), copied(source, tmp_path / "theirs")
+    before = live(source)
+    cutoff = now()
+    official_gc(theirs, cutoff)
+    run, deleted = collect(ours, cutoff)
+    assert files(ours) == files(theirs)
+    assert not deleted.failures
+    assert run.plan.num_objects == len(files(source)) - len(files(ours))
+    assert live(ours) == before
+    again, _ = collect(ours)
+    assert again.plan.num_objects == 0
+    official_gc(ours)
+    assert files(ours) == files(theirs)
+    assert live(ours) == before
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_messy_repository(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, spec_version: int
+) -> None:
+    source = built(tmp_path_factory, messy_repository, spec_version)
+    check_like_official(source, tmp_path)
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_zoo(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, spec_version: int) -> None:
+    check_like_official(built(tmp_path_factory, build_zoo, spec_version), tmp_path)
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_random_repository(tmp_path: Path, seed: int, spec_version: int) -> None:
+    random_repository(tmp_path / "source", 1000 + seed, 40, spec_version)
+    check_like_official(tmp_path / "source", tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_long_random_repository(tmp_path: Path, seed: int, spec_version: int) -> None:
+    random_repository(tmp_path / "source", 2000 + seed, 120, spec_version)
+    check_like_official(tmp_path / "source", tmp_path)
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_cutoff_in_the_middle(tmp_path: Path, spec_version: int) -> None:
+    """What is younger than the cutoff stays, by the same clock."""
+    random_repository(tmp_path / "source", 7, 40, spec_version)
+    storage = LocalStorage(tmp_path / "source")
+    times = sorted(info.created_at or 0 for info in storage.list("snapshots"))
+    cutoff = times[len(times) // 2]
+    ours = copied(tmp_path / "source", tmp_path / "ours")
+    theirs = copied(tmp_path / "source", tmp_path / "theirs")
+    before = live(ours)
+    official_gc(theirs, cutoff)
+    collect(ours, cutoff)
+    # A kept child of a dropped snapshot needs its parent's log from now on: ours keeps it.
+    extra = files(ours) - files(theirs)
+    assert not files(theirs) - files(ours)
+    assert all(path.startswith("transactions/") for path in extra)
+    assert live(ours) == before
+    collect(ours)
+    assert live(ours) == before
