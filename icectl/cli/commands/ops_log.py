@@ -9,6 +9,7 @@ from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.options import NumberOption, SinceOption, UntilOption, command
 from icectl.cli.parameters import Option
+from icectl.errors import UsageError
 from icectl.ops.ops_log import (
     KINDS,
     OpsLogBeyondReach,
@@ -43,7 +44,6 @@ def ops_log(
         Option(
             "--kind",
             metavar="KIND",
-            choices=KINDS,
             help=f"Only operations of this kind. Repeatable. One of: {', '.join(KINDS)}.",
         ),
     ] = (),  # type: ignore[assignment]
@@ -59,6 +59,11 @@ def ops_log(
     backup ends the log with a statement of what is beyond reach, and exit code 3. No snapshot
     is read, so the log is there when every one of them is damaged.
     """
+    for name in kind:
+        if name not in KINDS:
+            raise UsageError(
+                f"there is no kind of operation {name!r}", hint=f"one of: {', '.join(KINDS)}"
+            )
     options = OpsLogOptions(
         number, context.parse_moment(since), context.parse_moment(until), kind, branch
     )
