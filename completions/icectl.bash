@@ -42,6 +42,21 @@ _icectl() {
 
     local command="" used=0
     case "${words[0]-} ${words[1]-}" in
+        "branch list") command="branch list" used=2 ;;
+        "branch create") command="branch create" used=2 ;;
+        "branch delete") command="branch delete" used=2 ;;
+        "branch reset") command="branch reset" used=2 ;;
+        "tag list") command="tag list" used=2 ;;
+        "tag create") command="tag create" used=2 ;;
+        "tag delete") command="tag delete" used=2 ;;
+        "status set") command="status set" used=2 ;;
+        "config get") command="config get" used=2 ;;
+        "config set") command="config set" used=2 ;;
+        "metadata get") command="metadata get" used=2 ;;
+        "metadata set") command="metadata set" used=2 ;;
+        "metadata unset") command="metadata unset" used=2 ;;
+        "flags list") command="flags list" used=2 ;;
+        "flags set") command="flags set" used=2 ;;
         "remote list") command="remote list" used=2 ;;
         "remote show") command="remote show" used=2 ;;
         "remote add") command="remote add" used=2 ;;
@@ -49,12 +64,27 @@ _icectl() {
     esac
     if [[ -z $command ]]; then
         case "${words[0]-}" in
+            init) command=init used=1 ;;
+            log) command=log used=1 ;;
+            show) command=show used=1 ;;
+            ls) command=ls used=1 ;;
+            diff) command=diff used=1 ;;
+            ops-log) command=ops-log used=1 ;;
+            status) command=status used=1 ;;
+            expire) command=expire used=1 ;;
+            gc) command=gc used=1 ;;
             inspect-file) command=inspect-file used=1 ;;
         esac
     fi
     if [[ -z $command ]]; then
         case "${#words[@]} ${words[0]-}" in
-            "0 ") _icectl_candidates "words:inspect-file remote --help --version" ;;
+            "0 ") _icectl_candidates "words:init log show ls diff branch tag ops-log status config metadata flags expire gc inspect-file remote --help --version" ;;
+            "1 branch") _icectl_candidates "words:list create delete reset" ;;
+            "1 tag") _icectl_candidates "words:list create delete" ;;
+            "1 status") _icectl_candidates "words:set" ;;
+            "1 config") _icectl_candidates "words:get set" ;;
+            "1 metadata") _icectl_candidates "words:get set unset" ;;
+            "1 flags") _icectl_candidates "words:list set" ;;
             "1 remote") _icectl_candidates "words:list show add remove" ;;
         esac
         return
@@ -63,6 +93,120 @@ _icectl() {
     local options="" kinds=() subcommands=""
     declare -A values=()
     case "$command" in
+        "init")
+            options="--spec-version --config --config-file --metadata --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("locations")
+            values=([--spec-version]="" [--config]="" [--config-file]="files" [--metadata]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "log")
+            options="--number -n --since --until --oneline --stat --path --all --graph --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
+            kinds=("refs")
+            values=([--number]="" [-n]="" [--since]="" [--until]="" [--path]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "show")
+            options="--repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("refs")
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "ls")
+            options="--tree --depth -d --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
+            kinds=("refs" "")
+            values=([--depth]="" [-d]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "diff")
+            options="--commit --merge-base --path --chunks --stat --name-only --exit-code --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
+            kinds=("refs" "refs")
+            values=([--commit]="refs" [--path]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "branch list")
+            options="--repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "branch create")
+            options="--repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("" "refs")
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "branch delete")
+            options="--expect --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("branches")
+            values=([--expect]="refs" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "branch reset")
+            options="--expect --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("branches" "refs")
+            values=([--expect]="refs" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "tag list")
+            options="--repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "tag create")
+            options="--repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("" "refs")
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "tag delete")
+            options="--repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("tags")
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "ops-log")
+            options="--number -n --since --until --kind --branch --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
+            values=([--number]="" [-n]="" [--since]="" [--until]="" [--kind]="" [--branch]="branches" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "status")
+            options="--repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            subcommands="set"
+            ;;
+        "status set")
+            options="--reason --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("words:online read-only offline read_only")
+            values=([--reason]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "config get")
+            options="--repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("")
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "config set")
+            options="--repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("" "")
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "metadata get")
+            options="--repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("")
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "metadata set")
+            options="--repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("" "")
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "metadata unset")
+            options="--repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("")
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "flags list")
+            options="--repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "flags set")
+            options="--repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("" "words:on off default")
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "expire")
+            options="--older-than --keep-last --keep-hourly --keep-daily --keep-weekly --keep-monthly --keep-yearly --keep-within --keep-tagged --branch --protect --delete-expired-branches --delete-expired-tags --policy --dry-run --yes -y --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            values=([--older-than]="" [--keep-last]="" [--keep-hourly]="" [--keep-daily]="" [--keep-weekly]="" [--keep-monthly]="" [--keep-yearly]="" [--keep-within]="" [--keep-tagged]="" [--branch]="" [--protect]="" [--policy]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "gc")
+            options="--dry-run --yes -y --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
         "inspect-file")
             options="--refs --raw --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
             kinds=("files")
