@@ -6,12 +6,11 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.moments import parse_age, parse_moment
 from icectl.cli.options import DryRunOption, YesOption, command
+from icectl.cli.parameters import Option
 from icectl.errors import UsageError
 from icectl.render.gc import render_gc, render_notes
 from icectl.render.sizes import format_count, format_size
@@ -38,81 +37,74 @@ def collect(
     context: CommandContext,
     older_than: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--older-than",
             metavar="TIME",
             help="Only what was created before this, by the storage's clock: an age (7d, 12h) "
             "or a date.",
-            show_default=False,
         ),
     ] = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     only: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--only",
             metavar="KINDS",
             help=f"Delete only these kinds, with commas between: {', '.join(KINDS)}.",
-            show_default=False,
         ),
     ] = None,
     plan: Annotated[
-        Path | None,
-        typer.Option(
+        str | None,
+        Option(
             "--plan",
             metavar="FILE",
             help="Save the plan: Parquet when FILE ends in .parquet, else JSON Lines.",
-            show_default=False,
         ),
     ] = None,
     apply: Annotated[
-        Path | None,
-        typer.Option(
+        str | None,
+        Option(
             "--apply",
             metavar="FILE",
             help="Delete what this saved plan names, where it is garbage still.",
-            show_default=False,
         ),
     ] = None,
     max_delete: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--max-delete",
             metavar="20%|N",
             help="Refuse when more than this share or number of all objects would go.",
-            show_default=False,
         ),
     ] = None,
     allow_recent: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--allow-recent", help="Allow a time under 24 hours ago. Nobody may be writing then."
         ),
     ] = False,
     known_missing: Annotated[
-        Path | None,
-        typer.Option(
+        str | None,
+        Option(
             "--known-missing",
             metavar="FILE",
             help="Objects whose loss is known: the list that `icectl validate` writes, or a "
             "path on each line.",
-            show_default=False,
         ),
     ] = None,
     overwritten_older_than: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--overwritten-older-than",
             metavar="TIME",
             help="Also delete copies of the repo file in overwritten/ that are older, where the "
             "ops log does not need them.",
-            show_default=False,
         ),
     ] = None,
     truncate_ops_log: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--truncate-ops-log",
             help="With --overwritten-older-than: cut the ops log there, so that those copies "
             "can go, too.",
@@ -120,11 +112,10 @@ def collect(
     ] = False,
     max_runtime: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--max-runtime",
             metavar="AGE",
             help="Stop after so long (30m, 2h), exit code 3; the next run goes on.",
-            show_default=False,
         ),
     ] = None,
 ) -> int | None:
@@ -151,9 +142,9 @@ def collect(
     deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime else None
     watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit), deadline)
     limit = MaxDelete.parse(max_delete) if max_delete else None
-    saved = read_plan(apply) if apply else None
+    saved = read_plan(Path(apply)) if apply else None
     if plan:
-        check_plan_path(plan)
+        check_plan_path(Path(plan))
     if truncate_ops_log and overwritten_older_than is None:
         raise UsageError("--truncate-ops-log needs --overwritten-older-than")
     storage = context.open_storage()
@@ -164,7 +155,7 @@ def collect(
         cutoff=cutoff,
         only=kinds,
         max_delete=limit,
-        known_missing=read_known_missing(known_missing) if known_missing else frozenset(),
+        known_missing=read_known_missing(Path(known_missing)) if known_missing else frozenset(),
         saved=saved,
         backups_older_than=(
             parse_moment(overwritten_older_than, now) if overwritten_older_than else None
@@ -174,7 +165,7 @@ def collect(
 
     def finish_plan(run: PlannedRun) -> None:
         if plan:
-            write_plan(run.plan, plan)
+            write_plan(run.plan, Path(plan))
         if context.options.jsonl:
             _event(context, "planned", summarize(run, kinds, now, None))
 
@@ -188,7 +179,8 @@ def collect(
         def approve(run: PlannedRun) -> None:
             nonlocal asked
             finish_plan(run)
-            if not asked:
+            has_work = run.plan.num_objects or (run.backups and run.backups.garbage)
+            if has_work and not asked:
                 context.confirm(_question(summarize(run, kinds, now, None)), yes=yes)
                 asked = True
 
