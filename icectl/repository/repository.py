@@ -155,9 +155,13 @@ class Repository:
         return log
 
     def read_manifest(self, manifest_id: ManifestId) -> Manifest:
-        """V1 and V2, by columns; older generations have `read_legacy_manifest`."""
+        """By columns, in every generation."""
         from icectl.format.manifest import decode_manifest
 
+        if not self.is_writable:
+            from icectl.format.legacy.columns import legacy_manifest_columns
+
+            return legacy_manifest_columns(self.read_legacy_manifest(manifest_id), manifest_id)
         path = self.layout.manifest(manifest_id)
         manifest = self._read(path, decode_manifest)
         _check_id(manifest.id, manifest_id, path)

@@ -126,8 +126,8 @@ def _same_in_parts(
 ) -> Flags:
     old_kind = np.minimum(old.kind[old_rows], RefKind.VIRTUAL)
     same: Flags = old_kind == np.minimum(new.kind[new_rows], RefKind.VIRTUAL)
+    same &= (old_kind != RefKind.NATIVE) | _same_chunk_ids(old, old_rows, new, new_rows)
     inline = old_kind == RefKind.INLINE
-    same &= (old.chunk_id[old_rows] == new.chunk_id[new_rows]).all(axis=1)
     for column in ("offset", "length"):
         # An inline reference has its bytes; what these fields say of it means nothing.
         same &= inline | (getattr(old, column)[old_rows] == getattr(new, column)[new_rows])
@@ -167,6 +167,13 @@ def _take(refs: ChunkRefs, rows: Rows) -> ChunkRefs:
         None,
         None,
     )
+
+
+def _same_chunk_ids(old: ChunkRefs, old_rows: Rows, new: ChunkRefs, new_rows: Rows) -> Flags:
+    if old.chunk_id.shape[1] != new.chunk_id.shape[1]:
+        return np.zeros(len(old_rows), np.bool_)  # early generations had ids of 16 bytes
+    equal: Flags = (old.chunk_id[old_rows] == new.chunk_id[new_rows]).all(axis=1)
+    return equal
 
 
 def _last_modified(refs: ChunkRefs, rows: Rows) -> NDArray[np.uint32]:
