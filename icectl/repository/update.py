@@ -31,8 +31,7 @@ from icectl.repository.ops_log import REPO_PATH, OpsLogBeyondReach, backup_objec
 from icectl.storage.contract import Storage
 
 MAX_ATTEMPTS = 200
-FIRST_PAUSE_SECONDS = 0.01
-LONGEST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 3.0
 DEFAULT_NUM_UPDATES_PER_FILE = 1000
 YEAR_3000_MILLISECONDS = 32_503_680_000_000
 """Backups are named by the time left until then, so that the newest lists first."""
@@ -45,6 +44,8 @@ class RepoUpdate:
 
     before: RepoInfo
     after: RepoInfo
+    backup: str | None = None
+    """The name of the copy of `before`; None when there was nothing to do."""
 
 
 def update_repo(
@@ -58,35 +59,50 @@ def update_repo(
     `change` sees a fresh state each time and may raise; nothing is written then, nor when it
     changes nothing. `whatever_status` is for the one operation that sets the status.
     """
-    lost_backups: list[str] = []
-    for attempt in range(MAX_ATTEMPTS):
-        if attempt:
-            time.sleep(random.uniform(0, _longest_pause(attempt)))
+    lost: list[str] = []
+    try:
+        return _update_until_won(storage, change, whatever_status, lost)
+    finally:
+        _forget(storage, lost)
+
+
+def _update_until_won(
+    storage: Storage,
+    change: Callable[[RepoInfo], Edited],
+    whatever_status: bool,
+    lost: list[str],
+) -> RepoUpdate:
+    """The loop; `lost` receives the copies that no state refers to."""
+    tried: RepoUpdate | None = None
+    for attempt in range(MAX_ATTEMPTS + 1):
+        started = time.monotonic()
         found = storage.read_versioned(REPO_PATH)
         before = _decode(found.data)
+        if tried is not None:
+            if _is_in_log(storage, before, tried):
+                return tried
+            lost.append(backup_object(str(tried.backup)))
+        if attempt == MAX_ATTEMPTS:
+            break
         if not whatever_status:
             check_online(before.status)
         edited, update_type = change(before)
         if edited == before:
-            _forget(storage, lost_backups)
             return RepoUpdate(before, before)
         now = time.time_ns() // 1000
         backup = backup_name(now)
-        after = with_update(edited, update_type, now, backup)
-        data = encode_repo(after)
+        tried = RepoUpdate(before, with_update(edited, update_type, now, backup), backup)
+        data = encode_repo(tried.after)
         storage.ensure_conditional_writes()
         storage.put_if_absent(backup_object(backup), found.data)
         try:
             storage.put_if_match(REPO_PATH, data, found.version)
         except PreconditionFailedError:
-            if not _landed(storage, backup, since=before):
-                lost_backups.append(backup_object(backup))
-                continue
+            time.sleep(_pause(attempt, time.monotonic() - started))
+            continue
         except StorageError as error:
-            _check_landed(storage, backup, before, error)
-        _forget(storage, lost_backups)
-        return RepoUpdate(before, after)
-    _forget(storage, lost_backups)
+            _check_landed(storage, tried, error)
+        return tried
     raise ConflictError(
         f"the repository was changed by others {MAX_ATTEMPTS} times in a row",
         hint="nothing was changed; try again when fewer writers are at work",
@@ -150,23 +166,23 @@ def _num_updates_per_file(info: RepoInfo) -> int:
     return max(value, 1) if isinstance(value, int) else DEFAULT_NUM_UPDATES_PER_FILE
 
 
-def _landed(storage: Storage, backup: str, since: RepoInfo) -> bool:
-    """Whether the update that made this backup is in the ops log."""
-    oldest_of_interest = since.latest_updates[0].updated_at
-    for update in walk_updates(storage, _decode(storage.read(REPO_PATH))):
+def _is_in_log(storage: Storage, info: RepoInfo, tried: RepoUpdate) -> bool:
+    """Whether `tried` is part of the history of the state `info`."""
+    oldest_of_interest = tried.before.latest_updates[0].updated_at
+    for update in walk_updates(storage, info):
         if isinstance(update, OpsLogBeyondReach):
-            return False
-        if update.backup_path == backup:
+            raise update.error
+        if update.backup_path == tried.backup:
             return True
         if update.updated_at <= oldest_of_interest:
             return False
     return False
 
 
-def _check_landed(storage: Storage, backup: str, before: RepoInfo, error: StorageError) -> None:
+def _check_landed(storage: Storage, tried: RepoUpdate, error: StorageError) -> None:
     """After a failure that does not say whether the write happened: raise unless it did."""
     try:
-        landed = _landed(storage, backup, since=before)
+        landed = _is_in_log(storage, _decode(storage.read(REPO_PATH)), tried)
     except (StorageError, FormatError):
         error.hint = "whether the change was made is not known: look at `icectl ops-log`"
         raise error from None
@@ -181,5 +197,6 @@ def _forget(storage: Storage, backups: Iterable[str]) -> None:
             pass
 
 
-def _longest_pause(attempt: int) -> float:
-    return min(LONGEST_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 1.5 ** min(attempt, 32))
+def _pause(attempt: int, duration: float) -> float:
+    """Jittered, and measured by how long an attempt takes here: that is the window of a race."""
+    return random.uniform(0, min(LONGEST_PAUSE_SECONDS, duration * 2 ** min(attempt + 1, 10)))

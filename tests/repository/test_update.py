@@ -33,7 +33,7 @@ INFO = make_info({1: None}, branches={"main": 1})
 
 @pytest.fixture(autouse=True)
 def no_pauses(monkeypatch):
-    monkeypatch.setattr(update, "FIRST_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(update, "LONGEST_PAUSE_SECONDS", 0.0)
 
 
 def tag(name):
@@ -154,6 +154,7 @@ def test_the_change_sees_what_the_winner_did():
     storage = FaultyStorage(inner, before=race(inner, "same"))
     with pytest.raises(RefusedError, match="exists already"):
         update_repo(storage, tag("same"))
+    assert len(backups(inner)) == 1
 
 
 def test_the_retries_end(monkeypatch):

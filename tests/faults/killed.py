@@ -1,0 +1,67 @@
+"""A process that kills itself: `python -m tests.faults.killed ROOT OPERATION STEP`.
+
+A step is anything it does to a file below ROOT: open, lock, link, rename, remove, make a
+directory. Python reports each to an audit hook before it happens, so that `kill -9` can strike
+between any two, inside the storage too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+
+from icectl.model.ids import SnapshotId
+from icectl.repository import mutations
+from icectl.repository.config import update_config
+from icectl.repository.initialize import initialize_repository
+from icectl.repository.open import open_repository
+from icectl.storage.local import LocalStorage
+
+EVENTS = {"open", "os.rename", "os.link", "os.remove", "os.mkdir", "os.listdir", "fcntl.flock"}
+
+
+def operate(root: str, operation: str) -> None:
+    storage = LocalStorage(root)
+    if operation.startswith("initialize"):
+        initialize_repository(storage, spec_version=int(operation[-1]))
+        return
+    repository = open_repository(storage)
+    tip = repository.branches()["main"]
+    parent = repository.snapshot_info(tip).parent_id
+    assert isinstance(parent, SnapshotId)
+    if operation == "create_tag":
+        mutations.create_tag(repository, "new", tip)
+    elif operation == "create_branch":
+        mutations.create_branch(repository, "new", tip)
+    elif operation == "reset_branch":
+        mutations.reset_branch(repository, "main", parent)
+    elif operation == "delete_branch":
+        mutations.delete_branch(repository, "old")
+    elif operation == "delete_tag":
+        mutations.delete_tag(repository, "old")
+    elif operation == "update_config":
+        update_config(repository, lambda config: {**config, "inline_chunk_threshold_bytes": 4321})
+    else:
+        raise SystemExit(f"no such operation: {operation}")
+
+
+def main(root: str, operation: str, step: str) -> None:
+    remaining = int(step)
+
+    def hook(event: str, arguments: tuple[object, ...]) -> None:
+        nonlocal remaining
+        if event not in EVENTS:
+            return
+        if event != "fcntl.flock" and not str(arguments[0]).startswith(root):
+            return
+        remaining -= 1
+        if remaining == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+    operate(root, operation)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
