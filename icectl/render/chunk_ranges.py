@@ -35,6 +35,6 @@ def _boxes(coordinates: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray
             joins &= last[1:, other] == last[:-1, other]
         starts = np.flatnonzero(np.concatenate(([True], ~joins))[: len(first)])
         ends = np.append(starts[1:], len(first)) - 1 if len(starts) else starts
-        first, last = first[starts], np.concatenate((last[ends],))
+        first, last = first[starts], last[ends]
     order = np.lexsort(first.T[::-1]) if coordinates.shape[1] else np.arange(len(first))
     return first[order], last[order]
