@@ -1,4 +1,8 @@
-"""A process that kills itself: `python -m tests.faults.killed ROOT OPERATION STEP`.
+"""Processes that kill themselves: `python -m tests.faults.killed OPERATION ROOT...`.
+
+On the first ROOT the operation is killed at step 1, on the next one at step 2, and so on until
+one finishes. Each is a fork of this process and spares the start of an interpreter; the exit
+status of each is printed.
 
 A step is anything it does to a file below ROOT: open, lock, link, rename, remove, make a
 directory. Python reports each to an audit hook before it happens, so that `kill -9` can strike
@@ -46,8 +50,8 @@ def operate(root: str, operation: str) -> None:
         raise SystemExit(f"no such operation: {operation}")
 
 
-def main(root: str, operation: str, step: str) -> None:
-    remaining = int(step)
+def kill_self_at(step: int, root: str) -> None:
+    remaining = step
 
     def hook(event: str, arguments: tuple[object, ...]) -> None:
         nonlocal remaining
@@ -60,7 +64,19 @@ def main(root: str, operation: str, step: str) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
-    operate(root, operation)
+
+
+def main(operation: str, *roots: str) -> None:
+    for step, root in enumerate(roots, start=1):
+        child = os.fork()
+        if child == 0:
+            kill_self_at(step, root)
+            operate(root, operation)
+            os._exit(0)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        print(status, flush=True)
+        if status != -signal.SIGKILL:
+            return
 
 
 if __name__ == "__main__":
