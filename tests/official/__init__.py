@@ -6,6 +6,7 @@ A test module that imports from here is skipped on an interpreter without the pa
     linear_history, random_history      histories: plain, and a seeded property-test driver
     many_commits, many_native_chunks,
     many_virtual_refs, many_small_manifests, synthetic_native_refs   large repositories, quickly
+    changed_native_refs, changed_virtual_refs   large versions that differ a little
     open_official, read_everything, official_report   what the official package says of one
 
     built, copied       build once for a test session, copy for tests that change something
@@ -27,6 +28,7 @@ pytest.importorskip("zarr")
 import icechunk as ic
 
 from tests.official.cache import built, copied
+from tests.official.changed import changed_native_refs, changed_virtual_refs
 from tests.official.histories import linear_history, many_commits, random_history
 from tests.official.large import (
     many_native_chunks,
@@ -50,6 +52,8 @@ __all__ = [
     "all_snapshot_ids",
     "build_zoo",
     "built",
+    "changed_native_refs",
+    "changed_virtual_refs",
     "copied",
     "diff_facts",
     "ic",

@@ -28,7 +28,7 @@ from tests.official.reading import Where, open_official
 CONTAINER = "s3://archive/"
 
 
-def _set_raw_chunks(store: Any, path: str, indices: range, payload: bytes) -> None:
+def set_raw_chunks(store: Any, path: str, indices: range, payload: bytes) -> None:
     buffer = cpu.Buffer.from_bytes(payload)
 
     async def write() -> None:
@@ -44,8 +44,8 @@ def many_native_chunks(
 ) -> ic.Repository:
     """One array of `n` native chunks; the first `overwritten` of them written twice.
 
-    The second write is an amend (V2) or a commit whose parent is reset away (V1), so that
-    `overwritten` chunk files and one manifest are garbage at once.
+    The first write is a commit that is reset away: its chunks, manifest, transaction log and
+    snapshot are garbage at once.
     """
     repo = create(where, spec_version, inline_chunk_threshold_bytes=0)
     size = len(payload)
@@ -54,11 +54,11 @@ def many_native_chunks(
     before = repo.lookup_branch("main")
     session = repo.writable_session("main")
     if overwritten:
-        _set_raw_chunks(session.store, "a", range(overwritten), payload)
+        set_raw_chunks(session.store, "a", range(overwritten), payload)
         session.commit("chunks that are garbage soon")
         repo.reset_branch("main", before)
         session = repo.writable_session("main")
-    _set_raw_chunks(session.store, "a", range(n), payload)
+    set_raw_chunks(session.store, "a", range(n), payload)
     session.commit("chunks")
     return repo
 
@@ -131,7 +131,7 @@ def many_small_manifests(
     zarr.open_group(session.store, mode="a").create_array(
         "a", shape=(chunks,), chunks=(1,), dtype="u1", compressors=None
     )
-    _set_raw_chunks(session.store, "a", range(chunks), b"x")
+    set_raw_chunks(session.store, "a", range(chunks), b"x")
     session.commit("many small manifests")
     return repo
 

@@ -5,10 +5,13 @@ Learnt about its API (2.3.0):
   and repository metadata exist in spec version 2 only; in version 1 they raise `FormatError`.
 - `inspect_repo_info` leaves out `pruned_ancestor_tx_logs`, config, status and flags.
   `inspect_transaction_log` of a snapshot with pruned ancestors is a merge of several files,
-  marked by the key `synthetic_composite`; it does not raise for the initial snapshot's
-  missing log in version 1, it raises `NotFoundError`.
+  marked by the key `synthetic_composite`; where there is no log (the initial snapshot of V1,
+  also after a migration) it raises.
 - `inspect_manifest`'s `size_bytes` is the decompressed payload; the one in a snapshot's
   `manifests` (and `list_manifest_files`) is the size of the file.
+  It fetches exactly that many bytes: whoever rewrites a manifest must correct the snapshot.
+- Nodes of a snapshot lie in the order of their paths' bytes (`/a-b` before `/a/b`), against the
+  specification's component-wise order, and are searched by halves in that order.
 - `ancestry`, `readonly_session` take any snapshot id that `repo` lists, detached ones too.
 - Virtual chunks are readable only when the container's prefix is authorised at `open`.
 """
@@ -136,7 +139,7 @@ def _snapshot_facts(repo: ic.Repository, snapshot: str) -> dict[str, Any]:
     try:
         facts["inspect_transaction_log"] = repo.inspect_transaction_log(snapshot)
     except ic.IcechunkError:
-        # The initial snapshot of V1 has none.
+        # The initial snapshot of V1 has none, see above.
         if ancestry[0].parent_id is not None:
             raise
     if len(ancestry) > 1:

@@ -7,9 +7,9 @@ Learnt about its API (2.3.0):
   overflow it several times, so the ops log runs through a chain of backups.
 - An amended snapshot leaves the old one in `repo` until gc; `flush` writes a detached one.
 - `expire_snapshots` gives the oldest retained snapshot `pruned_ancestor_tx_logs` (V2).
-- In V1 on local disk, a ref name with characters that a URL would escape is written as it is
-  and listed percent-encoded, so `expire_snapshots` fails on it: such names are in the V2 zoo
-  only (a space too: `it works!` is listed as `it%20works!`).
+- In V1 on local disk, a ref name with `%` or beyond ASCII is written percent-encoded. Looking
+  it up works, but a branch is listed in its encoded form and a tag not at all, so that
+  `expire_snapshots` fails: such names are in the V2 zoo only. A space is fine.
 - Saving a config writes `config.yaml` in V1 (the old one goes to `overwritten/`), and a
   `ConfigChanged` entry in V2.
 """
