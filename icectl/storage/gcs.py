@@ -18,7 +18,7 @@ from uuid import uuid4
 from icectl.errors import StorageError
 from icectl.storage.contract import Version
 from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
-from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure
+from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure, reason_of
 from icectl.storage.times import microseconds, microseconds_of_http_date
 
 
@@ -90,12 +90,12 @@ class GcsStorage(ObjectStore):
                 body = await response.read()
         except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError) as error:
             connecting = not isinstance(error, aiohttp.SocketTimeoutError)
-            reason = str(getattr(error, "os_error", error))
+            reason = reason_of(getattr(error, "os_error", error))
             raise RequestFailure(
                 None, type(error).__name__, reason, unreachable=connecting
             ) from error
         except (aiohttp.ClientError, OSError) as error:
-            raise RequestFailure(None, type(error).__name__, str(error)) from error
+            raise RequestFailure(None, type(error).__name__, reason_of(error)) from error
         except Exception as error:
             # google.auth and gcsfs have many kinds for credentials that do not work.
             raise RequestFailure(401, f"credentials failed: {type(error).__name__}") from error

@@ -7,6 +7,7 @@ backoff. A refusal (no permission, not there, condition not met) is final at onc
 from __future__ import annotations
 
 import asyncio
+import os
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -61,14 +62,23 @@ async def with_retries(attempt: Callable[[], Awaitable[Result]]) -> Result:
         try:
             return await attempt()
         except RequestFailure as failure:
+            delay = random.uniform(0, delay_bound(tries))
             elapsed = time.monotonic() - began
-            given_up = tries == ATTEMPTS or (failure.unreachable and elapsed > UNREACHABLE_BUDGET)
-            if given_up or not failure.retryable:
+            too_long = failure.unreachable and elapsed + delay > UNREACHABLE_BUDGET
+            if tries == ATTEMPTS or too_long or not failure.retryable:
                 raise
-        await asyncio.sleep(random.uniform(0, delay_bound(tries)))
+        await asyncio.sleep(delay)
         tries += 1
 
 
 def delay_bound(tries: int) -> float:
     """The longest wait after so many tries."""
     return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** (tries - 1))
+
+
+def reason_of(error: BaseException) -> str:
+    """An exception in words, without the address that some libraries put into theirs."""
+    number = getattr(error, "errno", None)
+    if isinstance(number, int) and number > 0:
+        return os.strerror(number).lower()
+    return str(getattr(error, "strerror", None) or error).lower() or type(error).__name__

@@ -14,7 +14,7 @@ from typing import Any
 from icectl.errors import StorageError
 from icectl.storage.contract import Version
 from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
-from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure
+from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure, reason_of
 from icectl.storage.times import microseconds, microseconds_of_http_date
 
 
@@ -180,7 +180,7 @@ def _failure(error: BaseException) -> RequestFailure:
             hint="check AWS_PROFILE and --storage-option profile=NAME",
         ) from None
     if isinstance(error, botocore.ParamValidationError):
-        return RequestFailure(400, "invalid request", str(error).replace("\n", " "))
+        return RequestFailure(400, "the bucket or the name is not valid there")
     if isinstance(error, botocore.BotoCoreError) and not isinstance(
         error, (botocore.HTTPClientError, botocore.ConnectionError)
     ):
@@ -192,5 +192,5 @@ def _reason(error: BaseException) -> str:
     """The innermost cause in words: the outer ones repeat the whole request's URL."""
     nested = getattr(error, "kwargs", {}).get("error") or error.__cause__
     if nested is None:
-        return str(error) if isinstance(error, OSError) else type(error).__name__
-    return str(getattr(nested, "os_error", None) or nested) or type(nested).__name__
+        return reason_of(error) if isinstance(error, OSError) else type(error).__name__
+    return reason_of(getattr(nested, "os_error", None) or nested)

@@ -261,7 +261,7 @@ class TestWrongPlaces:
         options = {"endpoint_url": "http://127.0.0.1:1", "anonymous": "true"}
         began = time.monotonic()
         with pytest.raises(
-            StorageError, match=r"no connection to the server of .*://bucket"
+            StorageError, match=r"no connection to the server of .*://bucket: connection refused"
         ) as caught:
             open_storage(f"{scheme}://bucket/prefix", options).read("repo")
         assert time.monotonic() - began < 15
