@@ -7,7 +7,6 @@ carry; names that exist already are always readable and deletable.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 
 from icectl.errors import UsageError
@@ -39,6 +38,8 @@ def check_new_name(name: str, kind: str, spec_version: int) -> None:
 
 def nearest_hint(name: str, known: Iterable[str]) -> str | None:
     """A hint with the known names that look like `name`, where there are any."""
+    import difflib
+
     lowered = {candidate.lower(): candidate for candidate in known}
     near = difflib.get_close_matches(name.lower(), lowered, n=3, cutoff=0.6)
     return f"did you mean {' or '.join(lowered[match] for match in near)}?" if near else None

@@ -126,13 +126,14 @@ class Repository:
         path = self.layout.snapshot(snapshot_id)
         snapshot = self._read(path, decode_snapshot if self.is_writable else _decode_legacy)
         _check_id(snapshot.id, snapshot_id, path)
-        self._read_infos[snapshot_id] = SnapshotInfo(
-            snapshot.id,
-            snapshot.parent_id,
-            snapshot.flushed_at,
-            snapshot.message,
-            snapshot.metadata,
-        )
+        if self.info is None:
+            self._read_infos[snapshot_id] = SnapshotInfo(
+                snapshot.id,
+                snapshot.parent_id,
+                snapshot.flushed_at,
+                snapshot.message,
+                snapshot.metadata,
+            )
         return snapshot
 
     def read_transaction_log(self, snapshot_id: SnapshotId) -> TransactionLog:

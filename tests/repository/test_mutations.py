@@ -1,6 +1,8 @@
-"""Each change, on local disk, as the official package sees it; and the other way round."""
+"""Each change, on each backend, as the official package sees it; and the other way round."""
 
 from __future__ import annotations
+
+from uuid import uuid4
 
 import pytest
 
@@ -20,18 +22,22 @@ from icectl.repository.initialize import initialize_repository
 from icectl.repository.open import open_repository
 from icectl.repository.ops_log import OpsLogEntry, read_ops_log
 from icectl.storage.local import LocalStorage
+from icectl.storage.open import open_storage
 
 official = pytest.importorskip("tests.official")
+
+
+SERVERS = {"seaweedfs": "s3", "moto": "s3", "gcs": "gs"}
 
 
 class Both:
     """One repository, seen by icectl and by the official package."""
 
-    def __init__(self, path, spec_version):
-        self.path = path
+    def __init__(self, where, storage, spec_version):
+        self.where = where
         self.spec_version = spec_version
-        self.storage = LocalStorage(str(path))
-        official.linear_history(path, 3, spec_version)
+        self.storage = storage
+        official.linear_history(where, 3, spec_version)
         self.history = [SnapshotId.parse(i.id) for i in self.theirs.ancestry(branch="main")]
 
     @property
@@ -40,7 +46,7 @@ class Both:
 
     @property
     def theirs(self):
-        return official.open_official(self.path)
+        return official.open_official(self.where)
 
     def agree(self):
         """Same refs for both; the official package commits on top, and the logs match."""
@@ -64,19 +70,47 @@ class Both:
         return SnapshotId.parse(session.commit("on top", allow_empty=True))
 
 
-@pytest.fixture(params=[1, 2], ids=["v1", "v2"])
-def both(request, tmp_path):
-    return Both(tmp_path / "repo", request.param)
+def places(*spec_versions):
+    return [
+        pytest.param(
+            (place, version),
+            id=f"{place}-v{version}",
+            marks=pytest.mark.server if place in SERVERS else (),
+        )
+        for place in ("local", *SERVERS)
+        for version in spec_versions
+    ]
 
 
 @pytest.fixture
-def both_v2(tmp_path):
-    return Both(tmp_path / "repo", 2)
+def make_both(request, tmp_path, monkeypatch):
+    def make(place, spec_version):
+        if place == "local":
+            path = tmp_path / "repo"
+            return Both(path, LocalStorage(str(path)), spec_version)
+        server = request.getfixturevalue(f"{place}_server")
+        for key, value in server.environment.items():
+            monkeypatch.setenv(key, value)
+        prefix = uuid4().hex
+        storage = open_storage(f"{SERVERS[place]}://{server.bucket}/{prefix}")
+        return Both(server.official_storage(prefix), storage, spec_version)
+
+    return make
+
+
+@pytest.fixture(params=places(1, 2))
+def both(request, make_both):
+    return make_both(*request.param)
+
+
+@pytest.fixture(params=places(2))
+def both_v2(request, make_both):
+    return make_both(*request.param)
 
 
 @pytest.fixture
-def both_v1(tmp_path):
-    return Both(tmp_path / "repo", 1)
+def both_v1(make_both):
+    return make_both("local", 1)
 
 
 def test_branches(both):
@@ -155,7 +189,7 @@ def test_config(both):
     theirs = both.theirs
     config = theirs.config
     config.inline_chunk_threshold_bytes = 99
-    theirs = official.open_official(both.path, config)
+    theirs = official.open_official(both.where, config)
     theirs.save_config()
     assert read_config(both.ours)["inline_chunk_threshold_bytes"] == 99
     before = both.storage.read("repo" if both.spec_version == 2 else "config.yaml")
