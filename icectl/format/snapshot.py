@@ -7,7 +7,7 @@ from icectl.format.envelope import FileType, decode_flatbuffers_envelope, encode
 from icectl.format.reader import Reader
 from icectl.format.schema import SNAPSHOT, RawSnapshot
 from icectl.format.writer import Writer, refuse_unknown
-from icectl.model.snapshot import Snapshot, path_sort_key
+from icectl.model.snapshot import Snapshot
 
 
 def decode_snapshot(data: bytes) -> Snapshot:
@@ -25,7 +25,9 @@ def encode_snapshot(snapshot: Snapshot) -> bytes:
     """The file of a snapshot, with every list in the order that the specification demands."""
     refuse_unknown(snapshot.unknown_fields, "snapshot")
     values = {field: getattr(snapshot, field) for field in RawSnapshot._fields}
-    values["nodes"] = tuple(sorted(snapshot.nodes, key=lambda node: path_sort_key(node.path)))
+    # The specification asks for component-wise order, but every official release writes and
+    # searches the bytes of the whole path: in the other order it would not find some nodes.
+    values["nodes"] = tuple(sorted(snapshot.nodes, key=lambda node: node.path.encode()))
     values["metadata"] = tuple(sorted(snapshot.metadata, key=lambda item: item.name.encode()))
     values["manifest_files"] = tuple(sorted(snapshot.manifest_files, key=lambda info: info.id))
     if snapshot.manifest_files_v2 is not None:

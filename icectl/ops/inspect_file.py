@@ -12,7 +12,6 @@ from icectl.format.inspection import Inspection, inspect_bytes
 from icectl.model.ids import ChunkId
 from icectl.model.manifest import Manifest, RefKind
 
-
 if TYPE_CHECKING:
     from icectl.repository.repository import Repository
 

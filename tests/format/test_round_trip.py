@@ -114,7 +114,7 @@ snapshots = st.builds(
     snapshot_ids,
     st.none() | snapshot_ids,
     st.lists(nodes, max_size=4, unique_by=lambda node: node.path).map(
-        lambda found: tuple(sorted(found, key=lambda node: s.path_sort_key(node.path)))
+        lambda found: tuple(sorted(found, key=lambda node: node.path.encode()))
     ),
     u64,
     text,

@@ -5,7 +5,7 @@ A test module that imports from here is skipped on an interpreter without the pa
     build_zoo(where, spec_version)      one repository with everything the format knows
     linear_history, random_history      histories: plain, and a seeded property-test driver
     many_commits, many_native_chunks,
-    many_virtual_refs, many_small_manifests, synthetic_native_refs   large repositories, quickly
+    many_virtual_refs, many_small_manifests, synthetic_native_refs, many_snapshots   large repositories, quickly
     changed_native_refs, changed_virtual_refs   large versions that differ a little
     open_official, read_everything, official_report   what the official package says of one
 
@@ -45,6 +45,7 @@ from tests.official.reading import (
     read_everything,
     storage_of,
 )
+from tests.official.snapshots import many_snapshots
 from tests.official.zoo import build_zoo
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "many_commits",
     "many_native_chunks",
     "many_small_manifests",
+    "many_snapshots",
     "many_virtual_refs",
     "official_report",
     "open_official",
