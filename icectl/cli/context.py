@@ -63,8 +63,9 @@ class CommandContext:
         from icectl.cli.locations import find_location
         from icectl.storage.open import open_storage
 
-        found = self.location
-        if location is not None:
+        if location is None:
+            found = self.location
+        else:
             found = find_location(location, self.options.storage_option, self.environ)
         return open_storage(found.url, found.storage_options)
 
