@@ -147,10 +147,21 @@ def _same_in_parts(
         packed = packed[~equal]
     for first in range(0, len(packed), BLOCK):
         block = packed[first : first + BLOCK]
-        old_locations = decode_locations(old_manifest, _take(old, old_rows[block]))
-        new_locations = decode_locations(new_manifest, _take(new, new_rows[block]))
-        same[block] = [a == b for a, b in zip(old_locations, new_locations, strict=True)]
+        starts = _run_starts(old, old_rows[block]) | _run_starts(new, new_rows[block])
+        heads = block[starts]
+        old_locations = decode_locations(old_manifest, _take(old, old_rows[heads]))
+        new_locations = decode_locations(new_manifest, _take(new, new_rows[heads]))
+        equal_heads = [a == b for a, b in zip(old_locations, new_locations, strict=True)]
+        same[block] = np.array(equal_heads, np.bool_)[np.cumsum(starts) - 1]
     return same
+
+
+def _run_starts(refs: ChunkRefs, rows: Rows) -> Flags:
+    """Where a location is not the same as in the row before: neighbours often share a file."""
+    starts = np.ones(len(rows), np.bool_)
+    starts[1:] = refs.kind[rows[1:]] != refs.kind[rows[:-1]]
+    starts[1:] |= ~_same_spans(refs.content, rows[1:], refs.content, rows[:-1])
+    return starts
 
 
 def _take(refs: ChunkRefs, rows: Rows) -> ChunkRefs:
