@@ -14,6 +14,7 @@ from icectl.errors import FormatError, UnsupportedError
 
 MAGIC = "ICE🧊CHUNK".encode()
 HEADER_SIZE = 39
+SPEC_VERSION_OFFSET = 36
 DRAFT_HEADER_SIZE = 27
 IDENTIFIER = b"Ichk"
 IMPLEMENTATION = f"icectl-{__version__}"
@@ -73,8 +74,13 @@ def decode_header(data: bytes) -> tuple[Header, int] | None:
         raise FormatError("the file ends inside its header", offset=len(data))
     else:
         spec_version, file_type, compression = data[36:39]
+        if spec_version > 2 and _is_known(file_type, compression):
+            raise UnsupportedError(
+                f"the file is of spec version {spec_version}, which this icectl does not know",
+                hint="a newer icectl may; if no newer writer was at work, the file is damaged",
+            )
         if spec_version not in (1, 2):
-            raise FormatError(f"the header names spec version {spec_version}", offset=36)
+            raise FormatError(f"the header names spec version {spec_version}", offset=SPEC_VERSION_OFFSET)
         if file_type not in FileType.__members__.values():
             raise FormatError(f"the header names file type {file_type}", offset=37)
         raise FormatError(f"the header names compression {compression}", offset=38)
@@ -89,7 +95,11 @@ def decode_header(data: bytes) -> tuple[Header, int] | None:
 
 def _looks_like_header(data: bytes, position: int) -> bool:
     spec_version, file_type, compression = data[position : position + 3]
-    return spec_version in (1, 2) and 1 <= file_type <= 6 and compression in (0, 1)
+    return spec_version in (1, 2) and _is_known(file_type, compression)
+
+
+def _is_known(file_type: int, compression: int) -> bool:
+    return 1 <= file_type <= 6 and compression in (0, 1)
 
 
 def decode_envelope(data: bytes) -> Envelope:

@@ -11,9 +11,10 @@ from dataclasses import dataclass, fields, is_dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from icectl.errors import FormatError
+from icectl.errors import FormatError, UnsupportedError
 from icectl.format.envelope import (
     MAGIC,
+    SPEC_VERSION_OFFSET,
     FileType,
     Generation,
     Header,
@@ -71,6 +72,9 @@ def inspect_bytes(data: bytes) -> Inspection:
 def _inspect_with_header(data: bytes) -> Inspection:
     try:
         found = decode_header(data)
+    except UnsupportedError as error:
+        problem = FormatError(error.message, offset=SPEC_VERSION_OFFSET)
+        return Inspection(None, None, len(data), b"", "unknown", {}, (problem,))
     except FormatError as error:
         return Inspection(None, None, len(data), b"", "unknown", {}, (error,))
     assert found is not None

@@ -1,7 +1,7 @@
 """A repository on a local disk.
 
-A conditional put holds one lock per repository, compares, writes a temporary file beside the
-object, and renames it: readers and a killed process see the old bytes or the new ones. The
+A conditional put holds one lock per repository, compares, writes a temporary file in the
+root, and renames it: readers and a killed process see the old bytes or the new ones. The
 lock keeps processes of icectl apart; the official client takes no lock on local disk, so an
 official writer at the same moment is beyond what it can protect.
 """
@@ -246,7 +246,8 @@ class LocalStorage(Storage):
             with self._locked():
                 if not condition():
                     raise PreconditionFailedError(path)
-                temporary = directory / TEMPORARY_NAME
+                # In the root: left by a kill below refs/, the official client takes it for a ref.
+                temporary = self._root / TEMPORARY_NAME
                 # Never truncated in place: after a kill it may be a second link to an object.
                 temporary.unlink(missing_ok=True)
                 with temporary.open("xb") as file:

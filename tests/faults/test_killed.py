@@ -84,6 +84,7 @@ def test_a_change(originals, spec_version, operation, tmp_path):
     assert states.count(old) > 3 and new != old
     for root, state in zip(roots, states, strict=True):
         theirs = official.open_official(root)
+        assert theirs.list_branches() == set(state[0])
         for name, snapshot_id in state[0].items():
             assert theirs.lookup_branch(name) == str(snapshot_id)
         repository = open_repository(LocalStorage(str(root)))

@@ -139,7 +139,7 @@ def test_the_draft_header_of_27_bytes() -> None:
 
 @pytest.mark.parametrize(
     ("position", "value", "says"),
-    [(36, 9, "spec version 9"), (37, 77, "file type 77"), (38, 5, "compression 5")],
+    [(36, 0, "spec version 0"), (37, 77, "file type 77"), (38, 5, "compression 5")],
 )
 def test_a_wrong_header_byte_is_named(position: int, value: int, says: str) -> None:
     data = bytearray(encode_repo(INFO))
@@ -147,6 +147,13 @@ def test_a_wrong_header_byte_is_named(position: int, value: int, says: str) -> N
     with pytest.raises(FormatError, match=says) as error:
         decode_envelope(bytes(data))
     assert error.value.offset == position
+
+
+def test_a_newer_spec_version_is_unsupported() -> None:
+    data = bytearray(encode_repo(INFO))
+    data[36] = 3
+    with pytest.raises(UnsupportedError, match="spec version 3"):
+        decode_repo(bytes(data))
 
 
 def test_the_wrong_kind_of_file() -> None:
