@@ -11,7 +11,7 @@ WORKERS ?= 2
 $(VENV)/.installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "icectl needs Python 3.11 or newer; none was found" >&2; exit 1; }
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,spark]'
 	@touch $@
 
 demo: $(VENV)/.installed

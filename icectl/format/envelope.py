@@ -80,7 +80,9 @@ def decode_header(data: bytes) -> tuple[Header, int] | None:
                 hint="a newer icectl may; if no newer writer was at work, the file is damaged",
             )
         if spec_version not in (1, 2):
-            raise FormatError(f"the header names spec version {spec_version}", offset=SPEC_VERSION_OFFSET)
+            raise FormatError(
+                f"the header names spec version {spec_version}", offset=SPEC_VERSION_OFFSET
+            )
         if file_type not in FileType.__members__.values():
             raise FormatError(f"the header names file type {file_type}", offset=37)
         raise FormatError(f"the header names compression {compression}", offset=38)
