@@ -11,12 +11,21 @@ from icectl.format.schema import REPO, RawRef, RawRepo, RawSnapshotInfo
 from icectl.format.writer import Writer, refuse_unknown
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import Ref, RepoInfo, SnapshotInfo
+from icectl.model.values import UnknownField
 
 
 def decode_repo(data: bytes) -> RepoInfo:
-    envelope = decode_flatbuffers_envelope(data, FileType.REPO_INFO)
-    reader = Reader(envelope.payload)
+    return repo_info(*decode_raw_repo(data))
+
+
+def decode_raw_repo(data: bytes) -> tuple[RawRepo, tuple[UnknownField, ...]]:
+    """The tables as the file has them, for a check that wants to see wrong indexes."""
+    reader = Reader(decode_flatbuffers_envelope(data, FileType.REPO_INFO).payload)
     raw: RawRepo = reader.read_root(REPO)
+    return raw, reader.unknown_fields
+
+
+def repo_info(raw: RawRepo, unknown_fields: tuple[UnknownField, ...]) -> RepoInfo:
     ids = [entry.id for entry in raw.snapshots]
     if len(set(ids)) < len(ids):
         raise FormatError("the repo info lists a snapshot twice")
@@ -36,7 +45,7 @@ def decode_repo(data: bytes) -> RepoInfo:
         enabled_feature_flags=raw.enabled_feature_flags,
         disabled_feature_flags=raw.disabled_feature_flags,
         extra=raw.extra,
-        unknown_fields=reader.unknown_fields,
+        unknown_fields=unknown_fields,
     )
 
 

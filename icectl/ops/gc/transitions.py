@@ -1,7 +1,7 @@
 """Whether one operation explains the step from one state of `repo` to the next. Pure.
 
-Only operations that can let a snapshot go are judged here. Each must have done exactly what
-its entry in the ops log says: the one ref that it names, and nothing else.
+Each must have done exactly what its entry in the ops log says: the one ref that it names, and
+nothing else.
 """
 
 from __future__ import annotations
@@ -11,13 +11,17 @@ from dataclasses import dataclass
 
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
+    BranchCreatedUpdate,
     BranchDeletedUpdate,
     BranchResetUpdate,
     CommitAmendedUpdate,
     ExpirationRanUpdate,
     GCRanUpdate,
+    NewCommitUpdate,
+    NewDetachedSnapshotUpdate,
     RepoInfo,
     SnapshotInfo,
+    TagCreatedUpdate,
     TagDeletedUpdate,
     UnknownUpdate,
     UpdateType,
@@ -97,8 +101,19 @@ def _problems(update: UpdateType, before: State, after: State) -> Iterator[str]:
             yield from _changes(before, after, branches={branch: new}, added={new})
         case ExpirationRanUpdate() | GCRanUpdate():
             yield from _drops(update, before, after)
-        case _:
+        case NewCommitUpdate(branch, new):
+            yield from _changes(before, after, branches={branch: new}, added={new})
+        case NewDetachedSnapshotUpdate(new):
+            yield from _changes(before, after, added={new})
+        case BranchCreatedUpdate(name):
+            created = {name: after.branches.get(name)}
+            yield from _changes(before, after, branches=created)
+        case TagCreatedUpdate(name):
+            yield from _changes(before, after, tags={name: after.tags.get(name)})
+        case UnknownUpdate():
             yield f"an operation ({update.kind}) that this icectl does not know"
+        case _:
+            yield from _changes(before, after)
 
 
 def _changes(

@@ -1,0 +1,207 @@
+"""One transaction log against the specification and the snapshots on both sides. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from icectl.errors import FormatError
+from icectl.format.transaction_log import decode_transaction_log
+from icectl.model.ids import NodeId, SnapshotId
+from icectl.model.snapshot import ArrayNodeData, NodeSnapshot, path_sort_key
+from icectl.model.transaction_log import NodeType, TransactionLog
+from icectl.ops.diff.nodes import NodeTable, is_array
+from icectl.ops.gc.objects import ObjectKind
+from icectl.ops.validate import metadata_rules as rules
+from icectl.ops.validate.check_repo import first_disorder
+from icectl.ops.validate.problem import Problem, unreadable
+from icectl.ops.validate.rule import Rule
+
+Found = tuple[Rule, str, str | None]
+_LISTS = {
+    "new_groups": (False, "new"),
+    "new_arrays": (True, "new"),
+    "deleted_groups": (False, "deleted"),
+    "deleted_arrays": (True, "deleted"),
+    "updated_groups": (False, "updated"),
+    "updated_arrays": (True, "updated"),
+}
+"""Whether a list is of arrays, and what happened to its nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A snapshot, its parent, and what lies between them."""
+
+    before: NodeTable | None
+    after: NodeTable
+    is_first: bool
+    is_direct: bool
+    """Whether nothing was taken out between the two: the log alone explains what changed."""
+
+
+def check_log(data: bytes, snapshot_id: SnapshotId) -> tuple[TransactionLog | None, list[Problem]]:
+    """The log, and everything that is wrong with its file alone."""
+    path = ObjectKind.TRANSACTION_LOG.path(snapshot_id)
+    try:
+        log = decode_transaction_log(data)
+    except FormatError as error:
+        return None, [unreadable(rules.LOG_UNREADABLE, path, error)]
+    if log.id != snapshot_id:
+        return None, [Problem(rules.LOG_ID, path, f"it says that it is {log.id}")]
+    return log, [Problem(rule, path, detail, node) for rule, detail, node in _check_alone(log)]
+
+
+def _check_alone(log: TransactionLog) -> Iterator[Found]:
+    for name in _LISTS:
+        if first_disorder(getattr(log, name)) is not None:
+            yield rules.LOG_ORDER, name, None
+    if first_disorder([array.node_id for array in log.updated_chunks]) is not None:
+        yield rules.LOG_ORDER, "the arrays of updated_chunks", None
+    for array in log.updated_chunks:
+        if not is_increasing(array.chunks):
+            yield rules.LOG_ORDER, f"the chunks of the array {array.node_id}", None
+    moves = log.moved_nodes or ()
+    if first_disorder([path_sort_key(move.to) for move in moves]) is not None:
+        yield rules.LOG_ORDER, "moved_nodes", None
+    for kind in ("groups", "arrays"):
+        lists = [set(getattr(log, f"{what}_{kind}")) for what in ("new", "deleted", "updated")]
+        twice = (lists[0] & lists[1]) | (lists[0] & lists[2]) | (lists[1] & lists[2])
+        for node_id in sorted(twice):
+            yield rules.LOG_TWICE, f"the node {node_id} of the {kind}", None
+    for field in log.unknown_fields:
+        yield rules.NODE_UNKNOWN, f"field {field.slot} of {field.table} is not known", None
+
+
+def is_increasing(rows: NDArray[np.uint32]) -> bool:
+    """Whether coordinates are in lexicographic order, each once."""
+    return first_not_above(rows) is None
+
+
+def first_not_above(rows: NDArray[np.uint32]) -> int | None:
+    """The first row that is not above the one before it."""
+    if len(rows) < 2:
+        return None
+    above = np.zeros(len(rows) - 1, np.bool_)
+    same = np.ones(len(rows) - 1, np.bool_)
+    for column in rows.T:
+        above |= same & (column[1:] > column[:-1])
+        if above.all():
+            return None
+        same &= column[1:] == column[:-1]
+    return int(np.argmin(above)) + 1
+
+
+def check_log_against(log: TransactionLog, step: Step) -> list[Problem]:
+    path = ObjectKind.TRANSACTION_LOG.path(log.id)
+    found = (*_check_claims(log, step), *_check_chunks(log, step), *_check_moves(log, step))
+    return [Problem(rule, path, detail, node) for rule, detail, node in found]
+
+
+def _check_claims(log: TransactionLog, step: Step) -> Iterator[Found]:
+    if step.is_first:
+        if any(getattr(log, name) for name in (*_LISTS, "updated_chunks", "moved_nodes")):
+            yield rules.LOG_NOT_EMPTY, "it lists changes", None
+        return
+    for name, (array, what) in _LISTS.items():
+        for node_id in getattr(log, name):
+            node = step.after.by_id.get(node_id)
+            old = step.before.by_id.get(node_id) if step.before is not None else None
+            if what == "deleted":
+                if node is not None:
+                    yield rules.LOG_CLAIMS, f"{name} lists it, and it is there", node.path
+                elif step.is_direct and (old is None or is_array(old) != array):
+                    yield rules.LOG_CLAIMS, f"{name} lists {node_id}, which was not there", None
+            elif node is None:
+                yield rules.LOG_CLAIMS, f"{name} lists {node_id}, which is not there", None
+            elif is_array(node) != array:
+                yield rules.LOG_CLAIMS, f"{name} lists it, and it is of another type", node.path
+            elif what == "new" and old is not None:
+                yield rules.LOG_CLAIMS, f"{name} lists it, and it was there before", node.path
+            elif what == "updated" and old is None and step.is_direct:
+                yield rules.LOG_CLAIMS, f"{name} lists it, and it was not there before", node.path
+
+
+def _check_chunks(log: TransactionLog, step: Step) -> Iterator[Found]:
+    for array in log.updated_chunks:
+        node = step.after.by_id.get(array.node_id)
+        if node is None and step.before is not None:
+            node = step.before.by_id.get(array.node_id)
+        if node is None:
+            if step.is_direct:
+                yield rules.LOG_CHUNKS, f"the array {array.node_id} is not there", None
+        elif not isinstance(node.node_data, ArrayNodeData):
+            yield rules.LOG_CHUNKS, "it is not an array", node.path
+        elif len(array.chunks) and array.chunks.shape[1] != len(node.node_data.num_chunks):
+            yield rules.LOG_CHUNKS, f"coordinates of {array.chunks.shape[1]} dimensions", node.path
+
+
+def _check_moves(log: TransactionLog, step: Step) -> Iterator[Found]:
+    moves = log.moved_nodes or ()
+    sources = {move.from_ for move in moves}
+    if len({move.node_id for move in moves}) < len(moves) or len(sources) < len(moves):
+        yield rules.LOG_MOVES, "a node is moved twice", None
+    for move in moves:
+        node = step.after.by_id.get(move.node_id)
+        if move.from_ == move.to:
+            yield rules.LOG_MOVES, "it is moved to where it was", move.to
+        if node is None or node.path != move.to:
+            yield rules.LOG_MOVES, f"{move.from_} was moved here, and is not here", move.to
+        elif is_array(node) != (move.node_type == NodeType.ARRAY):
+            yield rules.LOG_MOVES, "the move says another type of node", move.to
+        if step.before is None or not step.is_direct:
+            continue
+        old = step.before.by_id.get(move.node_id)
+        if old is None or old.path != move.from_:
+            yield rules.LOG_MOVES, f"it was moved from {move.from_}, and was not there", move.to
+        if move.to in step.before.by_path and move.to not in sources:
+            yield rules.LOG_MOVES, "it was moved onto another node", move.to
+
+
+def check_changes_logged(logs: Sequence[TransactionLog], step: Step) -> list[Problem]:
+    """Whether the logs between the two snapshots name every node that differs."""
+    if step.before is None:
+        return []
+    path = ObjectKind.SNAPSHOT.path(step.after.snapshot_id)
+    new = _nodes_of(logs, "new_groups", "new_arrays")
+    deleted = _nodes_of(logs, "deleted_groups", "deleted_arrays")
+    updated = new | _nodes_of(logs, "updated_groups", "updated_arrays")
+    moved = {move.node_id for log in logs for move in log.moved_nodes or ()}
+    before, after = step.before.by_id, step.after.by_id
+    found: list[tuple[str, str]] = []
+    for node_id, node in after.items():
+        old = before.get(node_id)
+        if old is None:
+            if node_id not in new:
+                found.append((node.path, "it is new"))
+        elif old is not node and old != node:
+            found += (
+                (node.path, what)
+                for what, is_logged in _differences(old, node, updated, moved)
+                if not is_logged
+            )
+    found += (
+        (old.path, "it is gone")
+        for node_id, old in before.items()
+        if node_id not in after and node_id not in deleted
+    )
+    detail = "{}, and no transaction log says so"
+    return [Problem(rules.LOG_OMITS, path, detail.format(what), node) for node, what in found]
+
+
+def _differences(
+    old: NodeSnapshot, new: NodeSnapshot, updated: set[NodeId], moved: set[NodeId]
+) -> Iterator[tuple[str, bool]]:
+    if old.path != new.path:
+        yield f"it was moved from {old.path}", new.id in moved
+    if is_array(old) != is_array(new):
+        yield "its type changed", False
+    if old.user_data != new.user_data:
+        yield "its zarr.json changed", new.id in updated
+
+
+def _nodes_of(logs: Iterable[TransactionLog], *names: str) -> set[NodeId]:
+    return {node_id for log in logs for name in names for node_id in getattr(log, name)}

@@ -1,0 +1,138 @@
+"""One node of a snapshot against its own zarr.json. Pure, and remembered: nodes seldom change."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from icectl.model.snapshot import (
+    ArrayNodeData,
+    GroupNodeData,
+    ManifestRef,
+    NodeSnapshot,
+    UnknownNodeData,
+)
+from icectl.ops.validate import metadata_rules as rules
+from icectl.ops.validate.rule import Rule
+
+NODES_REMEMBERED = 2**16
+
+
+@lru_cache(NODES_REMEMBERED)
+def check_node(node: NodeSnapshot) -> tuple[tuple[Rule, str], ...]:
+    """Each broken rule with what is wrong."""
+    return tuple(_check(node))
+
+
+def _check(node: NodeSnapshot) -> Iterator[tuple[Rule, str]]:
+    if not is_canonical(node.path):
+        yield rules.NODE_PATH, f"{node.path!r}"
+    if isinstance(node.node_data, UnknownNodeData):
+        yield rules.NODE_UNKNOWN, f"a node of kind {node.node_data.type_code}"
+        return
+    try:
+        metadata = json.loads(node.user_data)
+    except (ValueError, RecursionError) as error:
+        yield rules.ZARR_METADATA, f"it is not JSON: {error}"
+        return
+    if not isinstance(metadata, dict):
+        yield rules.ZARR_METADATA, "it is not a JSON object"
+        return
+    expected = "group" if isinstance(node.node_data, GroupNodeData) else "array"
+    if metadata.get("node_type") != expected:
+        yield rules.ZARR_METADATA, f"it says {metadata.get('node_type')!r}, the node is: {expected}"
+    elif metadata.get("zarr_format") != 3:
+        yield rules.ZARR_METADATA, f"its zarr_format is {metadata.get('zarr_format')!r}"
+    elif isinstance(node.node_data, ArrayNodeData):
+        yield from _check_array(node.node_data, metadata)
+
+
+def is_canonical(path: str) -> bool:
+    if path == "/":
+        return True
+    return path.startswith("/") and all(part not in ("", ".", "..") for part in path[1:].split("/"))
+
+
+def _check_array(data: ArrayNodeData, metadata: dict[str, Any]) -> Iterator[tuple[Rule, str]]:
+    shape = list(data.array_shape)
+    if metadata.get("shape") != shape:
+        yield rules.ZARR_SHAPE, f"shape {shape}, zarr.json says {metadata.get('shape')}"
+        return
+    names = metadata.get("dimension_names")
+    own = None if data.dimension_names is None else list(data.dimension_names)
+    # No names and a list of nothing but absent names say the same.
+    if (own if own and any(own) else None) != (names if names and any(names) else None):
+        yield rules.ZARR_SHAPE, f"dimension names {own}, zarr.json says {names}"
+    chunks = regular_chunks(metadata)
+    if chunks is None or data.shape_v2 is None:
+        return
+    if len(chunks) != len(shape) or not all(type(size) is int and size > 0 for size in chunks):
+        yield rules.ZARR_METADATA, f"chunks of shape {chunks} for an array of shape {shape}"
+        return
+    grid = tuple(-(-length // size) for length, size in zip(shape, chunks, strict=True))
+    if grid != data.num_chunks:
+        yield rules.ZARR_SHAPE, f"{data.num_chunks} chunks, by zarr.json they are {grid}"
+
+
+def regular_chunks(metadata: dict[str, Any]) -> list[int] | None:
+    """The chunk shape of a regular grid; None for any other grid."""
+    grid = metadata.get("chunk_grid")
+    if not isinstance(grid, dict) or grid.get("name") != "regular":
+        return None
+    configuration = grid.get("configuration")
+    chunks = configuration.get("chunk_shape") if isinstance(configuration, dict) else None
+    return chunks if isinstance(chunks, list) else []
+
+
+@lru_cache(NODES_REMEMBERED)
+def check_extents(
+    manifests: tuple[ManifestRef, ...], num_chunks: tuple[int, ...]
+) -> tuple[tuple[Rule, str], ...]:
+    return tuple(_check_extents(manifests, num_chunks))
+
+
+def _check_extents(
+    manifests: tuple[ManifestRef, ...], num_chunks: tuple[int, ...]
+) -> Iterator[tuple[Rule, str]]:
+    for manifest in manifests:
+        ranges = [(extent.from_, extent.to) for extent in manifest.extents]
+        if len(ranges) != len(num_chunks) or any(start >= end for start, end in ranges):
+            yield (
+                rules.EXTENTS_SHAPE,
+                f"{_shown(manifest)} in an array of {len(num_chunks)} dimensions",
+            )
+            return
+        if any(end > count for (_, end), count in zip(ranges, num_chunks, strict=True)):
+            yield rules.EXTENTS_GRID, f"{_shown(manifest)} in a grid of {list(num_chunks)} chunks"
+    pair = _first_overlap(manifests)
+    if pair is not None:
+        yield rules.EXTENTS_OVERLAP, f"{_shown(pair[0])} and {_shown(pair[1])}"
+
+
+def _shown(manifest: ManifestRef) -> str:
+    ranges = ", ".join(f"{extent.from_}:{extent.to}" for extent in manifest.extents)
+    return f"{manifest.object_id} covers [{ranges}]"
+
+
+def _first_overlap(manifests: tuple[ManifestRef, ...]) -> tuple[ManifestRef, ManifestRef] | None:
+    """A sweep along the dimension that separates most, over what the sweep is inside of."""
+    if len(manifests) < 2:
+        return None
+    dimensions = range(len(manifests[0].extents))
+    if not dimensions:
+        return manifests[0], manifests[1]
+    axis = max(dimensions, key=lambda d: len({m.extents[d].from_ for m in manifests}))
+    inside: list[ManifestRef] = []
+    for manifest in sorted(manifests, key=lambda one: one.extents[axis].from_):
+        start = manifest.extents[axis].from_
+        inside = [other for other in inside if other.extents[axis].to > start]
+        for other in inside:
+            if all(
+                mine.from_ < theirs.to and theirs.from_ < mine.to
+                for mine, theirs in zip(manifest.extents, other.extents, strict=True)
+            ):
+                return other, manifest
+        inside.append(manifest)
+    return None

@@ -1,0 +1,289 @@
+"""The repo info file against the specification, and against its state before. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
+from itertools import pairwise
+
+from icectl.errors import FormatError
+from icectl.format.envelope import decode_header
+from icectl.format.repo import decode_raw_repo, repo_info
+from icectl.format.schema import RawRepo
+from icectl.format.values import decode_flexbuffers, decode_metadata
+from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
+from icectl.model.repo import (
+    FEATURE_FLAGS,
+    Availability,
+    ExpirationRanUpdate,
+    GCRanUpdate,
+    RepoInfo,
+    UnknownUpdate,
+    Update,
+)
+from icectl.ops.gc.transitions import find_problem, state_of
+from icectl.ops.validate import metadata_rules as rules
+from icectl.ops.validate.problem import Problem, unreadable
+from icectl.ops.validate.rule import Rule
+from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.ops_log import REPO_PATH
+
+
+def check_repo(data: bytes) -> tuple[RepoInfo | None, list[Problem]]:
+    """The state without what cannot be followed, and everything that is wrong with it."""
+    try:
+        raw, unknown_fields = decode_raw_repo(data)
+        header = decode_header(data)
+    except FormatError as error:
+        return None, [unreadable(rules.REPO_UNREADABLE, REPO_PATH, error)]
+    assert header is not None
+    problems = [
+        *_check_version(raw, header[0].spec_version),
+        *_check_order(raw),
+        *_check_targets(raw),
+        *_check_refs(raw),
+        *_check_flags(raw),
+        *_check_pruned_logs(raw),
+        *_check_values(raw),
+        *check_ops_log_order(raw.latest_updates),
+    ]
+    problems += (
+        _problem(rules.STATUS_UNKNOWN, f"field {field.slot} of {field.table} is not known")
+        for field in unknown_fields
+    )
+    try:
+        return repo_info(_without_bad_targets(raw), unknown_fields), problems
+    except FormatError as error:
+        return None, [*problems, unreadable(rules.REPO_UNREADABLE, REPO_PATH, error)]
+
+
+def _problem(rule: Rule, detail: str) -> Problem:
+    return Problem(rule, REPO_PATH, detail)
+
+
+def _check_version(raw: RawRepo, header_version: int) -> Iterator[Problem]:
+    if raw.spec_version != header_version:
+        yield _problem(
+            rules.REPO_SPEC_VERSION,
+            f"the header says spec version {header_version}, the content {raw.spec_version}",
+        )
+    if raw.status.availability not in Availability.__members__.values():
+        yield _problem(rules.STATUS_UNKNOWN, f"the status is number {raw.status.availability}")
+    for update in raw.latest_updates:
+        if isinstance(update.update_type, UnknownUpdate):
+            code = update.update_type.type_code
+            yield _problem(rules.STATUS_UNKNOWN, f"the ops log has an operation number {code}")
+
+
+def _check_order(raw: RawRepo) -> Iterator[Problem]:
+    lists: dict[str, list[bytes]] = {
+        "branches": [ref.name.encode() for ref in raw.branches],
+        "tags": [ref.name.encode() for ref in raw.tags],
+        "deleted tags": [name.encode() for name in raw.deleted_tags],
+        "snapshots": [entry.id for entry in raw.snapshots],
+        "enabled flags": [id_.to_bytes(2, "big") for id_ in raw.enabled_feature_flags or ()],
+        "disabled flags": [id_.to_bytes(2, "big") for id_ in raw.disabled_feature_flags or ()],
+    }
+    for name, keys in lists.items():
+        number = first_disorder(keys)
+        if number is not None:
+            again = "repeats the one before" if keys[number] == keys[number - 1] else "is too small"
+            yield _problem(rules.REPO_ORDER, f"{name}: number {number + 1} {again}")
+
+
+def first_disorder(keys: Sequence[bytes | tuple[bytes, ...]]) -> int | None:
+    """The first element that is not above the one before it."""
+    for number, (first, second) in enumerate(pairwise(keys), 1):
+        if second <= first:  # type: ignore[operator]
+            return number
+    return None
+
+
+def _check_targets(raw: RawRepo) -> Iterator[Problem]:
+    count = len(raw.snapshots)
+    for kind, refs in (("branch", raw.branches), ("tag", raw.tags)):
+        for ref in refs:
+            if ref.snapshot_index >= count:
+                yield _problem(
+                    rules.REF_TARGET,
+                    f"the {kind} {ref.name} points to snapshot number {ref.snapshot_index} "
+                    f"of {count}",
+                )
+    roots = []
+    looping = _on_loops(raw)
+    for number, entry in enumerate(raw.snapshots):
+        if entry.parent_offset == -1:
+            roots.append(entry.id)
+        elif not 0 <= entry.parent_offset < count:
+            yield _problem(
+                rules.PARENT_TARGET,
+                f"the parent of {entry.id} is snapshot number {entry.parent_offset} of {count}",
+            )
+        elif number in looping:
+            yield _problem(rules.ANCESTRY_LOOP, f"{entry.id} is its own ancestor")
+    if len(roots) != 1:
+        names = ", ".join(map(str, roots[:3])) or "none"
+        yield _problem(rules.ROOT_SNAPSHOT, f"{len(roots)} snapshots have no parent: {names}")
+    elif INITIAL_SNAPSHOT_ID in {entry.id for entry in raw.snapshots} - set(roots):
+        yield _problem(rules.ROOT_SNAPSHOT, f"{INITIAL_SNAPSHOT_ID} has a parent")
+
+
+def _on_loops(raw: RawRepo) -> set[int]:
+    """The numbers of the snapshots that are their own ancestors."""
+    done: set[int] = set()
+    looping: set[int] = set()
+    for start in range(len(raw.snapshots)):
+        walk: dict[int, None] = {}
+        number = start
+        while 0 <= number < len(raw.snapshots) and number not in done and number not in walk:
+            walk[number] = None
+            number = raw.snapshots[number].parent_offset
+        if number in walk:
+            steps = list(walk)
+            looping.update(steps[steps.index(number) :])
+        done.update(walk)
+    return looping
+
+
+def _check_refs(raw: RawRepo) -> Iterator[Problem]:
+    if all(ref.name != DEFAULT_BRANCH for ref in raw.branches):
+        yield _problem(rules.MAIN_MISSING, f"the branches are {len(raw.branches)} others")
+    for name in sorted({ref.name for ref in raw.tags} & set(raw.deleted_tags)):
+        yield _problem(rules.DELETED_TAG_EXISTS, f"the tag {name}")
+
+
+def _check_flags(raw: RawRepo) -> Iterator[Problem]:
+    enabled, disabled = raw.enabled_feature_flags or (), raw.disabled_feature_flags or ()
+    for flag in sorted(set(enabled) & set(disabled)):
+        yield _problem(rules.FLAG_TWICE, f"the flag {FEATURE_FLAGS.get(flag, flag)}")
+    for flag in sorted({*enabled, *disabled} - FEATURE_FLAGS.keys()):
+        yield _problem(rules.STATUS_UNKNOWN, f"the feature flag number {flag}")
+
+
+def _check_pruned_logs(raw: RawRepo) -> Iterator[Problem]:
+    for entry in raw.snapshots:
+        logs: tuple[SnapshotId, ...] | None = entry.pruned_ancestor_tx_logs
+        if logs is None:
+            continue
+        if not logs:
+            yield _problem(rules.PRUNED_LOGS, f"{entry.id} has an empty list")
+        elif len(set(logs)) < len(logs) or entry.id in logs:
+            yield _problem(rules.PRUNED_LOGS, f"{entry.id} names a log twice, or its own")
+
+
+def _check_values(raw: RawRepo) -> Iterator[Problem]:
+    try:
+        config = decode_flexbuffers(raw.config) if raw.config else {}
+        if not isinstance(config, dict):
+            yield _problem(rules.REPO_VALUE, "the configuration is not a mapping")
+    except FormatError as error:
+        yield _problem(rules.REPO_VALUE, f"configuration: {error.reason}")
+    owners: list[tuple[str, object]] = [("metadata of the repository", raw.metadata)]
+    owners += ((f"metadata of {entry.id}", entry.metadata) for entry in raw.snapshots)
+    for owner, items in owners:
+        try:
+            decode_metadata(items, 2)  # type: ignore[arg-type]
+        except FormatError as error:
+            yield _problem(rules.REPO_VALUE, f"{owner}: {error.reason}")
+
+
+def check_ops_log_order(updates: Sequence[Update], object_: str = REPO_PATH) -> Iterator[Problem]:
+    if updates and updates[0].backup_path is not None and object_ == REPO_PATH:
+        yield Problem(
+            rules.NEWEST_HAS_BACKUP, object_, f"it names overwritten/{updates[0].backup_path}"
+        )
+    for number, (newer, older) in enumerate(pairwise(updates), 2):
+        if newer.updated_at <= older.updated_at:
+            yield Problem(
+                rules.OPS_LOG_ORDER,
+                object_,
+                f"entry {number} of the ops log is not older than the one before it",
+            )
+            return
+
+
+def _without_bad_targets(raw: RawRepo) -> RawRepo:
+    """What is left can be followed everywhere; what was left out has been told."""
+    count = len(raw.snapshots)
+    looping = _on_loops(raw)
+
+    def good(refs: Iterable[object]) -> tuple[object, ...]:
+        return tuple(ref for ref in refs if ref.snapshot_index < count)  # type: ignore[attr-defined]
+
+    return raw._replace(
+        tags=good(raw.tags),
+        branches=good(raw.branches),
+        snapshots=tuple(
+            entry
+            if 0 <= entry.parent_offset < count and number not in looping
+            else entry._replace(parent_offset=-1)
+            for number, entry in enumerate(raw.snapshots)
+        ),
+    )
+
+
+_MAY_CHANGE = {
+    "config_changed": {"config"},
+    "metadata_changed": {"metadata"},
+    "tag_deleted": {"deleted_tags"},
+    "expiration_ran": {"deleted_tags"},
+    "feature_flag_changed": {"enabled_feature_flags", "disabled_feature_flags"},
+    "repo_status_changed": {"status"},
+}
+"""What an operation changes besides refs and snapshots, which are looked at one by one."""
+
+
+def check_step(before: RepoInfo, after: RepoInfo) -> Iterator[Problem]:
+    """Whether the newest operation of `after` explains how it differs from `before`."""
+    if not after.latest_updates:
+        return
+    update = after.latest_updates[0].update_type
+    if isinstance(update, UnknownUpdate):
+        return
+    problem = find_problem(update, state_of(before), state_of(after))
+    if problem is not None:
+        yield _problem(rules.STATE_UNEXPLAINED, problem)
+    may_change = _MAY_CHANGE.get(update.kind, set())
+    for field in fields(RepoInfo):
+        # Refs and snapshots were looked at; the log and its pointer move with every update.
+        if field.name in ("tags", "branches", "snapshots", "latest_updates", "repo_before_updates"):
+            continue
+        if field.name not in may_change and _differs(before, after, field.name):
+            yield _problem(
+                rules.STATE_UNEXPLAINED,
+                f"{field.name} changed, and the newest operation is {update.kind}",
+            )
+    yield from _check_infos(before, after)
+    yield from _check_same_log(before, after)
+
+
+def _differs(before: RepoInfo, after: RepoInfo, name: str) -> bool:
+    # An absent list and an empty one say the same.
+    return (getattr(before, name) or None) != (getattr(after, name) or None)
+
+
+def _check_infos(before: RepoInfo, after: RepoInfo) -> Iterator[Problem]:
+    moving = isinstance(after.latest_updates[0].update_type, ExpirationRanUpdate | GCRanUpdate)
+    known = {info.id: info for info in before.snapshots}
+    for info in after.snapshots:
+        old = known.get(info.id)
+        if old is None:
+            continue
+        if moving:
+            old = replace(
+                old,
+                parent_id=info.parent_id,
+                pruned_ancestor_tx_logs=info.pruned_ancestor_tx_logs,
+            )
+        if old != info:
+            yield _problem(
+                rules.STATE_UNEXPLAINED, f"what it says of the snapshot {info.id} changed"
+            )
+
+
+def _check_same_log(before: RepoInfo, after: RepoInfo) -> Iterator[Problem]:
+    """The older entries stay as they were; the first gets its copy's name, the last may go."""
+    older = [replace(update, backup_path=None) for update in after.latest_updates[1:]]
+    known = [replace(update, backup_path=None) for update in before.latest_updates]
+    if older != known[: len(older)]:
+        yield _problem(rules.STATE_UNEXPLAINED, "older entries of the ops log changed")

@@ -1,0 +1,111 @@
+"""Which snapshots are looked at, in what order, and which refs lead to them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+from icectl.errors import FormatError, ObjectNotFoundError
+from icectl.model.ids import SnapshotId
+from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.repository import Repository
+
+
+@dataclass(slots=True)
+class History:
+    parents: dict[SnapshotId, SnapshotId | None]
+    """Of the chosen snapshots, and of all that they descend from."""
+    branches: Mapping[str, SnapshotId]
+    tags: Mapping[str, SnapshotId]
+    whole: bool
+    """Whether nothing was left out."""
+    _refs: dict[SnapshotId, list[tuple[str, str]]] | None = field(default=None, repr=False)
+
+    def ancestry(self, tip: SnapshotId) -> Iterator[SnapshotId]:
+        seen: set[SnapshotId] = set()
+        next_id: SnapshotId | None = tip
+        while next_id is not None and next_id not in seen and next_id in self.parents:
+            seen.add(next_id)
+            yield next_id
+            next_id = self.parents[next_id]
+
+    def parents_first(self) -> Iterator[SnapshotId]:
+        """Each snapshot after its parent, one line of descent after the other."""
+        children: dict[SnapshotId | None, list[SnapshotId]] = defaultdict(list)
+        for snapshot_id, parent in self.parents.items():
+            children[parent if parent in self.parents else None].append(snapshot_id)
+        pending = children[None][::-1]
+        while pending:
+            snapshot_id = pending.pop()
+            yield snapshot_id
+            pending += children.get(snapshot_id, ())
+
+    def num_children(self) -> dict[SnapshotId, int]:
+        counts = dict.fromkeys(self.parents, 0)
+        for parent in self.parents.values():
+            if parent in counts:
+                counts[parent] += 1
+        return counts
+
+    def refs_to(self, snapshots: Collection[SnapshotId]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The branches and the tags that lead to one of the snapshots."""
+        if self._refs is None:
+            self._refs = defaultdict(list)
+            for kind, refs in (("branch", self.branches), ("tag", self.tags)):
+                for name in sorted(refs):
+                    for snapshot_id in self.ancestry(refs[name]):
+                        self._refs[snapshot_id].append((kind, name))
+        found = {ref for snapshot_id in snapshots for ref in self._refs.get(snapshot_id, ())}
+        return (
+            tuple(sorted(name for kind, name in found if kind == "branch")),
+            tuple(sorted(name for kind, name in found if kind == "tag")),
+        )
+
+    def last_sound(
+        self, branches: Iterable[str], tags: Iterable[str], unsound: Collection[SnapshotId]
+    ) -> SnapshotId | None:
+        """The newest sound version behind these refs; main's, where main is one of them."""
+        tips = [
+            self.branches[name] for name in sorted(branches, key=lambda n: n != DEFAULT_BRANCH)
+        ] + [self.tags[name] for name in tags]
+        for tip in tips:
+            for snapshot_id in self.ancestry(tip):
+                if snapshot_id not in unsound:
+                    return snapshot_id
+        return None
+
+
+def read_history(repository: Repository, refs: Collection[str]) -> History:
+    """The history that the refs lead to; without refs, all of it.
+
+    Up to spec version 1 the files themselves know their parents; one that cannot be read ends
+    its line here, and the check of that file tells why.
+    """
+    tips = [repository.resolve(ref).snapshot_id for ref in refs]
+    branches, tags = repository.branches(), repository.tags()
+    if repository.info is not None:
+        parents = {info.id: info.parent_id for info in repository.info.snapshots}
+    else:
+        parents = _read_parents(repository, tips or [*branches.values(), *tags.values()])
+    history = History(parents, branches, tags, not refs)
+    if refs:
+        chosen = {snapshot_id for tip in tips for snapshot_id in history.ancestry(tip)}
+        history.parents = {key: value for key, value in parents.items() if key in chosen}
+    return history
+
+
+def _read_parents(
+    repository: Repository, tips: Iterable[SnapshotId]
+) -> dict[SnapshotId, SnapshotId | None]:
+    parents: dict[SnapshotId, SnapshotId | None] = {}
+    for tip in tips:
+        next_id: SnapshotId | None = tip
+        while next_id is not None and next_id not in parents:
+            parents[next_id] = None
+            try:
+                parents[next_id] = repository.snapshot_info(next_id).parent_id
+            except (FormatError, ObjectNotFoundError):
+                break
+            next_id = parents[next_id]
+    return parents

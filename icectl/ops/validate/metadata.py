@@ -1,0 +1,279 @@
+"""The level `metadata`: every chosen snapshot and transaction log, and each beside its parent.
+
+Snapshots are read once, parents first; a parent is held until its last child was compared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from icectl.errors import FormatError, ObjectNotFoundError
+from icectl.model.ids import ManifestId, NodeId, SnapshotId
+from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange, Snapshot
+from icectl.model.transaction_log import TransactionLog
+from icectl.ops.diff.nodes import NodeTable
+from icectl.ops.diff.result import ArrayPair
+from icectl.ops.gc.marking import ManifestClaim
+from icectl.ops.gc.objects import ObjectKind
+from icectl.ops.gc.watch import Watch
+from icectl.ops.read_ahead import read_ahead
+from icectl.ops.validate import chunk_rules, metadata_rules
+from icectl.ops.validate.check_log import (
+    Step,
+    check_changes_logged,
+    check_log,
+    check_log_against,
+)
+from icectl.ops.validate.check_snapshot import check_snapshot
+from icectl.ops.validate.history import History
+from icectl.ops.validate.problem import Problem, Report, unreadable
+from icectl.repository.repository import Repository
+
+Extents = tuple[ChunkIndexRange, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayUse:
+    """One array's view of a manifest."""
+
+    node_id: NodeId
+    path: str
+    extents: Extents
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedArrays:
+    """Arrays whose manifests differ between a snapshot and its parent."""
+
+    snapshot_id: SnapshotId
+    parent_id: SnapshotId
+    logs: tuple[SnapshotId, ...]
+    """Every log between the two."""
+    arrays: tuple[ArrayPair, ...]
+
+
+@dataclass(slots=True)
+class Metadata:
+    """What the snapshots say about the levels below."""
+
+    num_snapshots: int = 0
+    num_logs: int = 0
+    claims: dict[ManifestId, ManifestClaim] = field(default_factory=dict)
+    users: dict[ManifestId, list[SnapshotId]] = field(default_factory=dict)
+    uses: dict[ManifestId, set[ArrayUse]] = field(default_factory=dict)
+    changes: list[ChangedArrays] = field(default_factory=list)
+    snapshots: set[SnapshotId] = field(default_factory=set)
+    """Those that could be read."""
+    logs: set[SnapshotId] = field(default_factory=set)
+    """Every log that a chosen snapshot needs."""
+
+
+def check_metadata(
+    repository: Repository, history: History, report: Report, watch: Watch
+) -> Metadata:
+    return _Walk(repository, history, report).run(watch)
+
+
+class _Walk:
+    def __init__(self, repository: Repository, history: History, report: Report) -> None:
+        self.repository = repository
+        self.history = history
+        self.report = report
+        self.found = Metadata()
+        self.waiting = history.num_children()
+        self.tables: dict[SnapshotId, NodeTable] = {}
+
+    def run(self, watch: Watch) -> Metadata:
+        order = self.history.parents_first()
+        with watch.phase("reading snapshots", len(self.history.parents)) as counter:
+            for snapshot_id, (data, log_data) in read_ahead(self._read, order):
+                self._check(snapshot_id, data, log_data)
+                counter.advance()
+        self._check_manifest_files()
+        return self.found
+
+    def _read(self, snapshot_id: SnapshotId) -> tuple[bytes | None, bytes | None]:
+        layout = self.repository.layout
+        log = f"{layout.transactions}/{snapshot_id}" if layout.transactions else None
+        return (
+            self._read_file(layout.snapshot(snapshot_id)),
+            self._read_file(log) if log else None,
+        )
+
+    def _read_file(self, path: str) -> bytes | None:
+        try:
+            return self.repository.storage.read(path)
+        except ObjectNotFoundError:
+            return None
+
+    def _check(self, snapshot_id: SnapshotId, data: bytes | None, log_data: bytes | None) -> None:
+        snapshot = self._check_snapshot(snapshot_id, data)
+        parent_id = self.history.parents[snapshot_id]
+        # A parent outside the choice, or unreadable, leaves the snapshot without a comparison.
+        before = self.tables.get(parent_id) if parent_id is not None else None
+        after = NodeTable.of(snapshot) if snapshot is not None else None
+        if self.repository.is_writable:
+            self._check_log(snapshot_id, log_data, before, after)
+        if after is not None and self.waiting[snapshot_id]:
+            self.tables[snapshot_id] = after
+        if parent_id is not None and parent_id in self.waiting:
+            self.waiting[parent_id] -= 1
+            if not self.waiting[parent_id]:
+                self.tables.pop(parent_id, None)
+
+    def _check_snapshot(self, snapshot_id: SnapshotId, data: bytes | None) -> Snapshot | None:
+        path = self.repository.layout.snapshot(snapshot_id)
+        if data is None:
+            problem = Problem(metadata_rules.SNAPSHOT_MISSING, path, "there is no such file")
+            self.report.add(problem, (snapshot_id,))
+            return None
+        self.found.num_snapshots += 1
+        snapshot: Snapshot | None
+        if self.repository.is_writable:
+            info = None
+            if self.repository.info is not None:
+                info = self.repository.snapshot_info(snapshot_id)
+            snapshot, problems = check_snapshot(data, snapshot_id, info)
+            self.report.extend(problems, (snapshot_id,))
+        else:
+            try:
+                snapshot = self.repository.read_snapshot(snapshot_id)
+            except FormatError as error:
+                problem = unreadable(metadata_rules.SNAPSHOT_UNREADABLE, path, error)
+                self.report.add(problem, (snapshot_id,))
+                snapshot = None
+        if snapshot is not None:
+            self.found.snapshots.add(snapshot_id)
+            self._note_manifests(snapshot)
+        return snapshot
+
+    def _note_manifests(self, snapshot: Snapshot) -> None:
+        found = self.found
+        for file in snapshot.all_manifest_files:
+            claim = ManifestClaim(file.id, file.size_bytes, file.num_chunk_refs)
+            if found.claims.setdefault(file.id, claim) != claim:
+                self.report.add(
+                    Problem(
+                        metadata_rules.MANIFEST_CLAIMS,
+                        ObjectKind.SNAPSHOT.path(snapshot.id),
+                        f"size or count of the manifest {file.id} is not what "
+                        f"{found.users[file.id][0]} says",
+                    ),
+                    (snapshot.id, *found.users[file.id]),
+                )
+            found.users.setdefault(file.id, []).append(snapshot.id)
+        for node in snapshot.nodes:
+            if isinstance(node.node_data, ArrayNodeData):
+                for ref in node.node_data.manifests:
+                    use = ArrayUse(node.id, node.path, ref.extents)
+                    found.uses.setdefault(ref.object_id, set()).add(use)
+
+    def _check_log(
+        self,
+        snapshot_id: SnapshotId,
+        data: bytes | None,
+        before: NodeTable | None,
+        after: NodeTable | None,
+    ) -> None:
+        parent_id = self.history.parents[snapshot_id]
+        is_first = parent_id is None
+        self.found.logs.add(snapshot_id)
+        log = self._decode_log(snapshot_id, data, snapshot_id, is_first)
+        pruned = self._read_pruned_logs(snapshot_id)
+        if after is None:
+            return
+        grandparent = self.history.parents.get(parent_id) if parent_id is not None else None
+        # Writers before 2.1 joined to the first snapshot without keeping the logs in between.
+        step = Step(before, after, is_first, pruned == () and grandparent is not None)
+        if log is not None:
+            self.report.extend(check_log_against(log, step), (snapshot_id,))
+        if log is None or pruned is None or parent_id is None or before is None:
+            return
+        if not pruned and grandparent is None and not self._explains(log, step):
+            return
+        logs = (*pruned, log)
+        self.report.extend(check_changes_logged(logs, step), (snapshot_id,))
+        self._note_changes(snapshot_id, parent_id, logs, before, after)
+
+    @staticmethod
+    def _explains(log: TransactionLog, step: Step) -> bool:
+        """Whether a child of the first snapshot was made from it, and not joined to it later."""
+        new = {*log.new_groups, *log.new_arrays}
+        assert step.before is not None
+        return step.after.by_id.keys() - step.before.by_id.keys() <= new
+
+    def _decode_log(
+        self, log_id: SnapshotId, data: bytes | None, needed_by: SnapshotId, is_first: bool
+    ) -> TransactionLog | None:
+        if data is None:
+            path = ObjectKind.TRANSACTION_LOG.path(log_id)
+            if not is_first:
+                detail = f"the snapshot {needed_by} needs it"
+                self.report.add(Problem(metadata_rules.LOG_MISSING, path, detail), (needed_by,))
+                self.report.missing.append(path)
+            elif self.repository.info is not None:
+                self.report.add(
+                    Problem(metadata_rules.LOG_INITIAL, path, "there is no such file"), (log_id,)
+                )
+            return None
+        self.found.num_logs += 1
+        log, problems = check_log(data, log_id)
+        self.report.extend(problems, (needed_by,))
+        return log
+
+    def _read_pruned_logs(self, snapshot_id: SnapshotId) -> tuple[TransactionLog, ...] | None:
+        """The logs of ancestors that are gone, oldest first; None when one is not there."""
+        if self.repository.info is None:
+            return ()
+        ids = self.repository.snapshot_info(snapshot_id).pruned_ancestor_tx_logs or ()
+        logs = []
+        for log_id in ids:
+            self.found.logs.add(log_id)
+            data = self._read_file(ObjectKind.TRANSACTION_LOG.path(log_id))
+            log = self._decode_log(log_id, data, snapshot_id, False)
+            if log is None:
+                return None
+            logs.append(log)
+        return tuple(logs)
+
+    def _note_changes(
+        self,
+        snapshot_id: SnapshotId,
+        parent_id: SnapshotId,
+        logs: Iterable[TransactionLog],
+        before: NodeTable,
+        after: NodeTable,
+    ) -> None:
+        pairs = []
+        for node_id in after.arrays:
+            new, old = after.by_id[node_id], before.by_id.get(node_id)
+            manifests = new.node_data.manifests  # type: ignore[union-attr]
+            if old is not None and isinstance(old.node_data, ArrayNodeData):
+                if set(old.node_data.manifests) != set(manifests):
+                    pairs.append(ArrayPair(new.path, old, new))
+            elif manifests:
+                pairs.append(ArrayPair(new.path, None, new))
+        if pairs:
+            pairs.sort(key=lambda pair: pair.path)
+            self.found.changes.append(
+                ChangedArrays(snapshot_id, parent_id, tuple(log.id for log in logs), tuple(pairs))
+            )
+
+    def _check_manifest_files(self) -> None:
+        """Existence and size, by one listing."""
+        if not self.found.claims:
+            return
+        directory = self.repository.layout.manifests
+        sizes = {
+            info.path: info.size for info in self.repository.storage.list(directory, with_info=True)
+        }
+        for manifest_id, claim in self.found.claims.items():
+            users = self.found.users[manifest_id]
+            path = self.repository.layout.manifest(manifest_id)
+            if path not in sizes:
+                detail = f"the snapshot {users[-1]} refers to it"
+                self.report.add(Problem(chunk_rules.MANIFEST_MISSING, path, detail), users)
+            elif self.repository.is_writable and sizes[path] not in (claim.size_bytes, None):
+                detail = f"it has {sizes[path]} bytes, its snapshots say {claim.size_bytes}"
+                self.report.add(Problem(chunk_rules.MANIFEST_SIZE, path, detail), users)

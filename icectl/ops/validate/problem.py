@@ -1,0 +1,70 @@
+"""A broken rule, and the collection of all that were found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
+
+from icectl.errors import FormatError
+from icectl.model.ids import SnapshotId
+from icectl.ops.validate.rule import Rule, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    rule: Rule
+    object: str
+    """The file it is about."""
+    detail: str
+    path: str | None = None
+    """The node it is about."""
+
+    @property
+    def key(self) -> tuple[str, str, str | None]:
+        """What a baseline remembers of it."""
+        return self.rule.code, self.object, self.path
+
+
+def unreadable(rule: Rule, object_: str, error: FormatError) -> Problem:
+    byte = "" if error.offset is None else f" (at byte {error.offset})"
+    return Problem(rule, object_, f"{error.reason}{byte}")
+
+
+@dataclass(slots=True)
+class Report:
+    """Collects problems with the snapshots that they spoil; keeps no more than `limit`."""
+
+    limit: int
+    known: frozenset[tuple[str, str, str | None]] = frozenset()
+    """What a baseline excuses."""
+    problems: list[tuple[Problem, Collection[SnapshotId]]] = field(default_factory=list)
+    counts: Counter[Severity] = field(default_factory=Counter)
+    """Of all, kept or not, that no baseline excuses."""
+    num_known: int = 0
+    missing: list[str] = field(default_factory=list)
+    """Objects that are gone, for gc's `--known-missing`."""
+
+    def add(self, problem: Problem, snapshots: Collection[SnapshotId] = ()) -> None:
+        if problem.key in self.known:
+            self.num_known += 1
+        else:
+            self.counts[problem.rule.severity] += 1
+        if len(self.problems) < self.limit:
+            self.problems.append((problem, snapshots))
+
+    def extend(self, problems: Iterable[Problem], snapshots: Collection[SnapshotId] = ()) -> None:
+        for problem in problems:
+            self.add(problem, snapshots)
+
+    def remove(self, is_void: Callable[[Collection[SnapshotId]], bool]) -> None:
+        """Take back the problems of snapshots that do not matter any more."""
+        kept = []
+        for problem, snapshots in self.problems:
+            if not is_void(snapshots):
+                kept.append((problem, snapshots))
+            elif problem.key in self.known:
+                self.num_known -= 1
+            else:
+                self.counts[problem.rule.severity] -= 1
+        self.problems = kept

@@ -1,0 +1,134 @@
+"""The level `refs`: the repo file with its ops log, or the ref files before spec version 2."""
+
+from __future__ import annotations
+
+from icectl.errors import FormatError, ObjectNotFoundError, StorageError
+from icectl.format.envelope import Generation
+from icectl.format.refs import decode_ref
+from icectl.model.ids import SnapshotId
+from icectl.model.repo import RepoInfo
+from icectl.ops.validate import metadata_rules as rules
+from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step
+from icectl.ops.validate.problem import Problem, Report, unreadable
+from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.layout import STANDARD
+from icectl.repository.open import open_repository, repository_at
+from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
+from icectl.repository.ref_files import read_ref_names
+from icectl.repository.repository import Repository
+from icectl.storage.contract import Storage
+
+
+def check_refs(storage: Storage, report: Report) -> Repository | None:
+    """The repository in the state that is judged; None when nothing more can be looked at."""
+    try:
+        data = storage.read(REPO_PATH)
+    except ObjectNotFoundError:
+        return _check_ref_files(storage, report)
+    info, problems = check_repo(data)
+    report.extend(problems)
+    if info is None:
+        return None
+    _check_ops_log(storage, info, report)
+    return repository_at(storage, info)
+
+
+def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
+    names = [update.backup_path for update in info.latest_updates if update.backup_path is not None]
+    if info.repo_before_updates is not None:
+        names.append(info.repo_before_updates)
+    there = {listed.path for listed in storage.list(BACKUPS, with_info=False)} if names else set()
+    for name in dict.fromkeys(names):
+        if backup_object(name) not in there:
+            path = backup_object(name)
+            report.add(Problem(rules.BACKUP_MISSING, path, "the ops log in repo names it"))
+            report.missing.append(path)
+    before = _read_state_before(storage, info, report)
+    if before is not None:
+        report.extend(check_step(before, info))
+    _check_chain(storage, info, report)
+
+
+def _read_state_before(storage: Storage, info: RepoInfo, report: Report) -> RepoInfo | None:
+    if len(info.latest_updates) < 2 or info.latest_updates[1].backup_path is None:
+        return None
+    return _read_backup(storage, info.latest_updates[1].backup_path, report)
+
+
+def _read_backup(storage: Storage, name: str, report: Report) -> RepoInfo | None:
+    path = backup_object(name)
+    try:
+        return read_repo(storage, path)
+    except FormatError as error:
+        report.add(unreadable(rules.BACKUP_UNREADABLE, path, error))
+    except ObjectNotFoundError:
+        pass  # told by the listing, or by the one who follows the chain
+    return None
+
+
+def _check_chain(storage: Storage, info: RepoInfo, report: Report) -> None:
+    """The copies that hold older entries: each there, readable and older than the last."""
+    oldest = info.latest_updates[-1].updated_at if info.latest_updates else None
+    visited: set[str] = set()
+    name = info.repo_before_updates
+    while name is not None:
+        path = backup_object(name)
+        if name in visited:
+            problem = Problem(rules.BACKUP_UNREADABLE, path, "the chain of copies comes back to it")
+            report.add(problem)
+            return
+        visited.add(name)
+        state = _read_backup(storage, name, report)
+        if state is None:
+            if name != info.repo_before_updates and not _exists(storage, path):
+                report.add(Problem(rules.BACKUP_MISSING, path, "the ops log goes on there"))
+                report.missing.append(path)
+            return
+        updates = state.latest_updates
+        report.extend(check_ops_log_order(updates, path))
+        if not updates or (oldest is not None and updates[0].updated_at >= oldest):
+            detail = "its ops log is not older than what follows"
+            report.add(Problem(rules.OPS_LOG_ORDER, path, detail))
+            return
+        oldest, name = updates[-1].updated_at, state.repo_before_updates
+
+
+def _exists(storage: Storage, path: str) -> bool:
+    try:
+        storage.info(path)
+    except ObjectNotFoundError:
+        return False
+    return True
+
+
+def _check_ref_files(storage: Storage, report: Report) -> Repository | None:
+    names = read_ref_names(storage, STANDARD)
+    if not names.branches:
+        # An early layout, or no repository at all, which is not a finding.
+        return open_repository(storage)
+    report.extend(Problem(rules.REF_FOREIGN, path, "it is no ref") for path in names.unknown)
+    targets: dict[str, SnapshotId] = {}
+    for path, data in storage.read_many([*names.branches.values(), *names.tags.values()]):
+        if isinstance(data, StorageError):
+            raise data
+        try:
+            targets[path] = decode_ref(data)
+        except FormatError as error:
+            report.add(unreadable(rules.REPO_UNREADABLE, path, error))
+    if DEFAULT_BRANCH not in names.branches:
+        report.add(Problem(rules.MAIN_MISSING, STANDARD.refs, "the branches are others"))
+    try:
+        return open_repository(storage)
+    except FormatError:
+        branches = {n: targets[path] for n, path in names.branches.items() if path in targets}
+        tags = {n: targets[path] for n, path in names.tags.items() if path in targets}
+        return _without_refs(storage, branches, tags)
+
+
+def _without_refs(
+    storage: Storage, branches: dict[str, SnapshotId], tags: dict[str, SnapshotId]
+) -> Repository | None:
+    """The repository of spec version 1 by the refs that can be read."""
+    if not branches and not tags:
+        return None
+    return Repository(storage, Generation.V1, STANDARD, 1, None, branches, tags, ())

@@ -1,0 +1,100 @@
+"""Findings for people, for GitHub, and the catalogue of rules."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Iterator
+
+from icectl.ops.validate.result import Finding, ValidateResult
+from icectl.ops.validate.rule import Level, Rule, Severity
+from icectl.render.sizes import format_count
+from icectl.render.style import PLAIN, Role, Style
+from icectl.render.tables import Column, render_table
+from icectl.render.text import escape_controls
+
+_ROLES: dict[Severity, Role] = {"error": "bad", "warning": "warning", "info": "dim"}
+SHOWN_REFS = 5
+
+
+def render_validation(result: ValidateResult, style: Style = PLAIN) -> Iterator[str]:
+    for finding in result.findings:
+        yield from _finding(finding, style)
+    for note in result.notes:
+        yield escape_controls(f"Note: {note}.")
+    if result.findings_left_out:
+        yield f"... and {format_count(result.findings_left_out, 'finding')} more (--max-findings)."
+    checked = result.checked
+    parts = [
+        format_count(count, name)
+        for name, count in (
+            ("snapshot", checked.snapshots),
+            ("transaction log", checked.transaction_logs),
+            ("manifest", checked.manifests),
+            ("chunk reference", checked.chunk_refs),
+            ("chunk", checked.chunks),
+            ("chunk read", checked.chunks_read),
+            ("virtual source", checked.virtual_sources),
+        )
+        if count
+    ]
+    yield f"Checked at level {result.level}: {', '.join(parts) or 'the refs'}."
+    counts = (("error", result.errors), ("warning", result.warnings), ("note", result.infos))
+    found = ", ".join(format_count(count, name) for name, count in counts if count)
+    known = f" ({result.known:,} known)" if result.known else ""
+    verdict = style.paint("Sound", "good") if result.ok else style.paint("Not sound", "bad")
+    yield f"{verdict}: {found or 'nothing found'}{known}."
+
+
+def _finding(finding: Finding, style: Style) -> Iterator[str]:
+    where = finding.object + (f", {finding.path}" if finding.path else "")
+    known = " (known)" if finding.known else ""
+    head = style.paint(f"{finding.severity} {finding.code}", _ROLES[finding.severity])
+    yield f"{head}{known} {style.paint(escape_controls(where), 'path')}"
+    yield f"    {finding.title}: {escape_controls(finding.detail)}"
+    refs = [*finding.branches, *(f"tag {name}" for name in finding.tags)]
+    if refs:
+        more = f" and {len(refs) - SHOWN_REFS} more" if len(refs) > SHOWN_REFS else ""
+        shown = escape_controls(", ".join(refs[:SHOWN_REFS]))
+        sound = finding.last_sound_version
+        last = f"; last sound version: {sound}" if sound else "; no sound version there"
+        yield f"    reached by {shown}{more}{last if finding.severity == 'error' else ''}"
+
+
+def render_github(result: ValidateResult) -> Iterator[str]:
+    """One workflow command for each finding, which GitHub shows as an annotation."""
+    commands = {"error": "error", "warning": "warning", "info": "notice"}
+    for finding in result.findings:
+        command = "notice" if finding.known else commands[finding.severity]
+        where = finding.object + (f" {finding.path}" if finding.path else "")
+        title = _github(f"{finding.code} {finding.title}", in_property=True)
+        yield f"::{command} title={title}::{_github(f'{where}: {finding.detail}')}"
+
+
+def _github(text: str, *, in_property: bool = False) -> str:
+    for character, escape in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
+        text = text.replace(character, escape)
+    if in_property:
+        text = text.replace(":", "%3A").replace(",", "%2C")
+    return text
+
+
+def level_name(level: Level | None) -> str:
+    return "--virtual" if level is None else level.name.lower()
+
+
+def render_rules(rules: Iterable[Rule], style: Style = PLAIN) -> Iterator[str]:
+    """One rule whole, several as a table."""
+    found = list(rules)
+    if len(found) > 1:
+        columns = [Column("CODE", "id"), Column("SEVERITY"), Column("LEVEL"), Column("RULE")]
+        yield from render_table(
+            columns,
+            ((rule.code, rule.severity, level_name(rule.level), rule.title) for rule in found),
+            style,
+        )
+        return
+    for rule in found:
+        yield style.paint(f"{rule.code}: {rule.title}", "title")
+        yield f"{rule.severity}, found at level {level_name(rule.level)}"
+        yield ""
+        yield from textwrap.wrap(rule.explanation, style.width or 79)
