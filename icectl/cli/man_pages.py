@@ -182,4 +182,5 @@ def _escape(text: str) -> str:
     """Text that roff prints as it is; a control character cannot stand first in a line."""
     escaped = text.replace("\\", r"\e").replace("-", r"\-").replace("~", r"\(ti")
     escaped = escaped.replace("^", r"\(ha").replace("'", r"\(aq").replace("`", r"\(ga")
+    escaped = "".join(c if c.isascii() else rf"\[u{ord(c):04X}]" for c in escaped)
     return rf"\&{escaped}" if escaped.startswith(".") else escaped
