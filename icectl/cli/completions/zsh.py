@@ -12,7 +12,7 @@ TEMPLATE = r"""#compdef icectl
 @NOTICE@
 _icectl_names() {
     local -a names
-    names=(${(f)"$(icectl __complete $1 ${line[2,-1]} 2>/dev/null)"})
+    names=(${(f)"$(icectl __complete $1 ${typed[2,-1]} 2>/dev/null)"})
     compadd -a names
 }
 _icectl_refs() { _icectl_names refs }
@@ -23,8 +23,8 @@ _icectl_locations() { _icectl_names remotes; _files -/ }
 
 _icectl() {
     local command="" curcontext="$curcontext"
-    local -a names line
-    line=("${words[@]}")
+    local -a names typed
+    typed=("${words[@]}")  # _arguments has a variable `line` of its own
     case "${words[2]} ${words[3]}" in
 @PAIRS@
     esac
