@@ -15,10 +15,19 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+_NODE_LISTS = (
+    "new_groups",
+    "new_arrays",
+    "deleted_groups",
+    "deleted_arrays",
+    "updated_groups",
+    "updated_arrays",
+)
+
 
 @dataclass(frozen=True, slots=True)
 class ChangeCounts:
-    """Net counts: a node that came and went again is in none of them."""
+    """Counts as in `icectl diff`: a node that came and went again is in none of them."""
 
     new_groups: int = 0
     new_arrays: int = 0
@@ -47,32 +56,20 @@ def read_logs(repository: Repository, info: SnapshotInfo) -> tuple[TransactionLo
 
 
 def count_changes(logs: Sequence[TransactionLog]) -> ChangeCounts:
-    new_groups, deleted_groups = _net(logs, "new_groups", "deleted_groups")
-    new_arrays, deleted_arrays = _net(logs, "new_arrays", "deleted_arrays")
-    gone = _union(logs, "deleted_groups") | _union(logs, "deleted_arrays")
+    created = _union(logs, "new_groups") | _union(logs, "new_arrays")
+    deleted = _union(logs, "deleted_groups") | _union(logs, "deleted_arrays")
+    transient = created & deleted
     chunks: dict[NodeId, list[NDArray[np.uint32]]] = {}
     for log in logs:
         for array in log.updated_chunks:
-            if array.node_id not in gone:
+            if array.node_id not in transient:
                 chunks.setdefault(array.node_id, []).append(array.chunks)
     moved = {move.node_id for log in logs for move in log.moved_nodes or ()}
     return ChangeCounts(
-        new_groups=len(new_groups),
-        new_arrays=len(new_arrays),
-        deleted_groups=len(deleted_groups),
-        deleted_arrays=len(deleted_arrays),
-        updated_groups=len(_union(logs, "updated_groups") - new_groups - gone),
-        updated_arrays=len(_union(logs, "updated_arrays") - new_arrays - gone),
-        moved_nodes=len(moved - gone - new_groups - new_arrays),
+        **{name: len(_union(logs, name) - transient) for name in _NODE_LISTS},
+        moved_nodes=len(moved - created - deleted),
         updated_chunks=sum(map(_count_distinct, chunks.values())),
     )
-
-
-def _net(
-    logs: Iterable[TransactionLog], created: str, deleted: str
-) -> tuple[set[NodeId], set[NodeId]]:
-    new, gone = _union(logs, created), _union(logs, deleted)
-    return new - gone, gone - new
 
 
 def _union(logs: Iterable[TransactionLog], field: str) -> set[NodeId]:

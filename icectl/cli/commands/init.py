@@ -59,15 +59,12 @@ def init(
     """Make a new repository with one empty commit on the branch main.
 
     The place must be empty or new. The LOCATION can be given as the argument or with --repo;
-    when two make a repository in one place at once, one of them wins and the other is told.
+    without one it is $ICECTL_REPO, or else the current directory. When two make a repository
+    in one place at once, one of them wins and the other is told.
     """
     if location is not None and context.options.repo is not None:
         raise UsageError("the location is given twice", hint=f"icectl init {location}")
-    place = location or context.options.repo or context.environ.get("ICECTL_REPO")
-    if not place:
-        raise UsageError(
-            "there is no location to make a repository in", hint="icectl init LOCATION"
-        )
+    place = location or context.options.repo or context.environ.get("ICECTL_REPO") or "."
     stored = _read_config_file(config_file) if config_file is not None else {}
     check_config(stored)
     for key, value in parse_pairs(config).items():

@@ -1,0 +1,110 @@
+"""The output of every reading command on a repository with fixed ids, compared whole.
+
+`ICECTL_UPDATE_GOLDEN=1 pytest tests/cli/test_golden.py` writes the files anew: read the diff.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Icectl
+from tests.cli.small_repository import NOW, write_small_repository
+
+GOLDEN = Path(__file__).parent / "golden"
+CALLS = [
+    "log",
+    "log --json",
+    "log --jsonl dev",
+    "log --oneline --stat dev",
+    "log --stat --json -n 1 main~1",
+    "log --all --oneline",
+    "log --all --graph --oneline",
+    "log --all --graph --stat",
+    "log --graph --oneline --until 2023-11-14T23:30:00Z",
+    "log --all --graph --oneline --since 12h",
+    "log --oneline --since 12h30m --until 2023-11-15T01:00:00Z",
+    "log --path /b/t --oneline",
+    "log --path /old --oneline",
+    "show",
+    "show main~1",
+    "show dev --json",
+    "ls",
+    "ls main /b --json",
+    "ls --jsonl main b",
+    "ls v1 / --tree",
+    "ls v1 / --depth 1",
+    "branch list",
+    "branch list --json",
+    "branch list --jsonl",
+    "tag list",
+    "tag list --json",
+    "ops-log",
+    "ops-log --json",
+    "ops-log --jsonl -n 2 --kind new_commit --branch main",
+    "ops-log --since 2023-11-14T22:18:00Z --until 2023-11-14T22:20:30Z",
+    "status",
+    "status --json",
+    "config get",
+    "config get --json",
+    "config get inline_chunk_threshold_bytes",
+    "config get compression.level --json",
+    "metadata get",
+    "metadata get --json",
+    "metadata get owner",
+    "flags list",
+    "flags list --json",
+]
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_small_repository(tmp_path_factory.mktemp("small") / "repository")
+
+
+def slug(call: str) -> str:
+    return call.replace("/", "+").replace(" ", "_").replace("--", "").replace(":", ".")
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_output(icectl: Icectl, repository: Path, call: str) -> None:
+    outcome = icectl(*call.split(), "-r", str(repository), ICECTL_NOW=NOW)
+    assert (outcome.code, outcome.err) == (0, "")
+    output = outcome.out.replace(str(repository), "REPOSITORY")
+    golden = GOLDEN / f"{slug(call)}.txt"
+    if os.environ.get("ICECTL_UPDATE_GOLDEN"):
+        golden.write_text(output, encoding="utf-8")
+    assert output == golden.read_text(encoding="utf-8")
+    assert "\x1b" not in output
+
+
+def test_no_golden_file_is_left_over() -> None:
+    assert {path.stem for path in GOLDEN.glob("*.txt")} == {slug(call) for call in CALLS}
+
+
+def test_a_real_process_prints_the_same(process: Icectl, repository: Path) -> None:
+    outcome = process("log", "--all", "--graph", "--oneline", "-r", str(repository))
+    assert (outcome.code, outcome.err) == (0, "")
+    golden = GOLDEN / f"{slug('log --all --graph --oneline')}.txt"
+    assert outcome.out == golden.read_text(encoding="utf-8")
+
+
+def test_log_of_a_local_repository_needs_nothing_heavy(repository: Path) -> None:
+    probe = (
+        "import sys; from icectl.cli.main import run; run(sys.argv[1:], {}); print(*sys.modules)"
+    )
+
+    done = subprocess.run(
+        [sys.executable, "-c", probe, "log", "--oneline", "-r", str(repository)],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    heavy = {"numpy", "rich", "typer", "fsspec", "s3fs", "gcsfs", "yaml", "msgpack", "asyncio"}
+    assert "moved" in done.stdout
+    assert heavy & {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()} == set()

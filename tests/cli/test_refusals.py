@@ -1,0 +1,299 @@
+"""What goes wrong: the right exit code, one sentence, and a hint where there is one."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Icectl, Outcome
+from tests.cli.small_repository import sid, write_small_repository
+from tests.servers.processes import free_port
+from tests.servers.s3 import S3Server
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    return write_small_repository(tmp_path / "repository")
+
+
+def refused(outcome: Outcome, code: int, sentence: str, hint: str | None = None) -> None:
+    """One sentence and at most one hint, no output, no traceback."""
+    assert (outcome.code, outcome.out) == (code, ""), outcome.err
+    first, *rest = outcome.err.splitlines()
+    assert first.startswith("icectl: error: ")
+    assert sentence in first
+    assert len(rest) == (0 if hint is None else 1), rest
+    if hint is not None:
+        assert rest[0].startswith("hint: ")
+        assert hint in rest[0]
+
+
+@pytest.mark.parametrize(
+    ("call", "code", "sentence", "hint"),
+    [
+        ("log nothing", 12, "there is no branch, tag or snapshot nothing", "branch list"),
+        ("log mian", 12, "there is no branch, tag or snapshot mian", "did you mean main?"),
+        ("log gone", 12, "the tag gone was deleted", None),
+        ("log main~9", 12, "main has fewer than 9 ancestors", "icectl log main"),
+        ("log 0000", 12, "there is no branch, tag or snapshot 0000", "branch list"),
+        ("log branch:v1", 12, "there is no branch v1", None),
+        ("log --all main", 2, "--all and a REF", "leave one of them out"),
+        ("log --all --path /a", 2, "--path follows the history of one REF", "--all"),
+        ("log --since yesterday", 2, "'yesterday' is not a time", "2024-01-31"),
+        ("log --path /nowhere/else", 12, "there never was a node /nowhere/else", "icectl ls"),
+        ("log --path /a/tt", 12, "there never was a node /a/tt", "/b/t"),
+        ("log ./here", 2, "./here is a location", "icectl log -r ./here"),
+        ("show s3://bucket/x", 2, "s3://bucket/x is a location", "icectl show -r s3://bucket/x"),
+        ("ls main /a/t", 12, "there is no node /a/t", "did you mean /b/t?"),
+        ("ls main /bb", 12, "there is no node /bb", "/b"),
+        ("branch create dev", 16, "the branch dev exists already", "branch reset dev"),
+        ("branch create new nothing", 12, "there is no branch, tag or snapshot nothing", "list"),
+        ("branch delete main", 16, "the branch main cannot be deleted", "branch reset main"),
+        ("branch delete devv", 12, "there is no branch devv", "did you mean dev?"),
+        ("branch delete dev --expect main", 11, "the branch dev points at 8000", "moved it"),
+        ("branch reset dev main --expect v1", 11, "the branch dev points at 8000", "moved it"),
+        ("branch reset nothing main", 12, "there is no branch nothing", None),
+        ("branch create", 2, "Missing argument", "--help"),
+        ("branch", 2, "icectl branch needs a subcommand", "list, create, delete, reset"),
+        ("tag create v1", 16, "the tag v1 exists already", "tags never move"),
+        ("tag create gone", 16, "never used again", "another name"),
+        ("tag delete nothing", 12, "there is no tag nothing", None),
+        ("ops-log --kind nonsense", 2, "there is no kind of operation 'nonsense'", "new_commit"),
+        ("status set online --reason x", 2, "online has no reason", None),
+        ("status set sideways", 2, "sideways", "--help"),
+        ("config get nothing.at.all", 12, "the configuration has no nothing.at.all", "config get"),
+        ("config set compression.levels 3", 2, "no configuration key", "compression.level"),
+        ("config set compression 3", 2, "no configuration key", "compression.algorithm"),
+        ("config set compression.level 256", 2, "cannot be 256", "from 0 to 255"),
+        ("config set compression.level high", 2, "cannot be 'high'", "an integer"),
+        ("config set storage.retries.max_tries 0", 2, "cannot be 0", "from 1 to 65535"),
+        ("config set manifest.splitting.x 1", 2, "is a structure", "--config-file"),
+        ("metadata get nothing", 12, "no metadata named nothing", None),
+        ("metadata get ownr", 12, "no metadata named ownr", "did you mean owner?"),
+        ("metadata unset nothing", 12, "no metadata named nothing", None),
+        ("flags set nonsense on", 2, "there is no feature flag nonsense", "move_node (3)"),
+        ("flags set create_tag maybe", 2, "maybe", "--help"),
+    ],
+)  # fmt: skip
+def test_sentence_and_hint(
+    icectl: Icectl, repository: Path, call: str, code: int, sentence: str, hint: str | None
+) -> None:
+    before = (repository / "repo").read_bytes()
+    refused(icectl(*call.split(), "-r", str(repository)), code, sentence, hint)
+    assert (repository / "repo").read_bytes() == before
+
+
+@pytest.mark.parametrize("name", ["", "with\nnewline", "with\x1bescape"])
+@pytest.mark.parametrize("kind", ["branch", "tag"])
+def test_names_that_no_terminal_could_show(
+    icectl: Icectl, repository: Path, kind: str, name: str
+) -> None:
+    outcome = icectl(kind, "create", name, "-r", str(repository))
+    assert outcome.code == 2
+    assert "\x1b" not in outcome.err
+    assert len(outcome.err.splitlines()) == 2
+
+
+def test_names_that_are_parts_of_paths_in_version_1(icectl: Icectl, tmp_path: Path) -> None:
+    location = str(tmp_path / "v1")
+    assert icectl("init", location, "--spec-version", "1").code == 0
+    refused(icectl("branch", "create", "a/b", "-r", location), 2, "contains /", "part of a path")
+    for call in ("metadata set a b", "flags set create_tag off", "status set offline"):
+        outcome = icectl(*call.split(), "-r", location)
+        refused(outcome, 15, "of spec version 1 has no place for", "upgrade")
+
+
+def test_a_prefix_of_two_snapshots(icectl: Icectl, tmp_path: Path) -> None:
+    official = pytest.importorskip("tests.official")
+    location = tmp_path / "repository"
+    official.linear_history(location, 2)
+    first = icectl("log", "--json", "-r", str(location)).document["snapshots"][0]["id"]
+    # Ids are random, so a second one with the same beginning is made by hand.
+    from icectl.format.repo import decode_repo, encode_repo
+    from icectl.model.ids import SnapshotId
+    from icectl.model.repo import SnapshotInfo
+
+    info = decode_repo((location / "repo").read_bytes())
+    raw = SnapshotId.parse(first)
+    twin = SnapshotInfo(SnapshotId(raw[:-1] + bytes([raw[-1] ^ 255])), raw, 2**50, "twin")
+    import dataclasses
+
+    edited = dataclasses.replace(info, snapshots=(*info.snapshots, twin))
+    (location / "repo").write_bytes(encode_repo(edited))
+    outcome = icectl("log", first[:10].lower(), "-r", str(location))
+    refused(outcome, 12, "is the beginning of 2 snapshot ids", first)
+    assert icectl("log", first, "-r", str(location)).code == 0
+
+
+def test_a_name_that_is_a_branch_and_a_tag(icectl: Icectl, repository: Path) -> None:
+    assert icectl("tag", "create", "dev", "main", "-r", str(repository)).code == 0
+    refused(icectl("log", "dev", "-r", str(repository)), 12, "both", "branch:dev or tag:dev")
+    tag = icectl("log", "tag:dev", "-n", "1", "--json", "-r", str(repository)).document
+    branch = icectl("log", "branch:dev", "-n", "1", "--json", "-r", str(repository)).document
+    assert (tag["snapshots"][0]["message"], branch["snapshots"][0]["message"]) == (
+        "moved",
+        "experiment",
+    )
+
+
+def test_a_directory_in_place_of_a_ref(
+    icectl: Icectl, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(repository.parent)
+    refused(icectl("log", "repository"), 10, "there is no repository in this directory", "-r")
+    refused(
+        icectl("log", "repository", "-r", str(repository)), 2, "repository is a location", "-r repo"
+    )
+
+
+def test_no_repository(icectl: Icectl, tmp_path: Path) -> None:
+    for call in ("log", "branch list", "ops-log", "tag create x", "status set online"):
+        outcome = icectl(*call.split(), "-r", str(tmp_path / "nothing"))
+        refused(outcome, 10, "there is no repository at", "icectl init")
+
+
+def test_init_refuses_what_is_taken(
+    icectl: Icectl, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused(icectl("init", str(repository)), 16, "is a repository already", "icectl log")
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.txt").write_text("years of work")
+    refused(icectl("init", str(tmp_path / "full")), 16, "is not empty: it has thesis.txt", "own")
+    monkeypatch.chdir(tmp_path / "full")
+    refused(icectl("init"), 16, "is not empty: it has thesis.txt", "own")
+    refused(icectl("init", "x", "-r", "y"), 2, "given twice", "icectl init x")
+    refused(icectl("init", str(tmp_path / "n"), "--spec-version", "3"), 2, "no spec version 3", "2")
+    for bad in ("compression.level=x", "nonsense=1", "compression.level"):
+        assert icectl("init", str(tmp_path / "n"), "--config", bad).code == 2
+    (tmp_path / "bad.yaml").write_text("compression: {level: x}")
+    outcome = icectl("init", str(tmp_path / "n"), "--config-file", str(tmp_path / "bad.yaml"))
+    assert outcome.code == 2
+    assert not (tmp_path / "n").exists()
+
+
+def test_errors_are_one_object_under_json(icectl: Icectl, repository: Path) -> None:
+    outcome = icectl("log", "mian", "--json", "-r", str(repository))
+    assert outcome.error == {
+        "kind": "ref_not_found",
+        "message": "there is no branch, tag or snapshot mian",
+        "hint": "did you mean main?",
+        "exit_code": 12,
+    }
+
+
+def test_undo_is_told_and_works(icectl: Icectl, repository: Path) -> None:
+    outcome = icectl("branch", "delete", "dev", "-r", str(repository))
+    assert outcome.out == f"branch dev deleted; it pointed at {sid(4)}\n"
+    undo = outcome.err.removeprefix("icectl: to undo: icectl ").split()
+    assert icectl(*undo, "-r", str(repository)).out == f"branch dev created at {sid(4)}\n"
+    outcome = icectl("branch", "reset", "dev", "v1", "-r", str(repository))
+    undo = outcome.err.removeprefix("icectl: to undo: icectl ").split()
+    assert icectl(*undo, "-r", str(repository), "--quiet").err == ""
+    listed = icectl("branch", "list", "--json", "-r", str(repository)).document["branches"]
+    assert listed[0]["snapshot_id"] == str(sid(4))
+    outcome = icectl("branch", "reset", "dev", "dev", "-r", str(repository))
+    assert (outcome.out, outcome.err) == (f"branch dev was at {sid(4)} already\n", "")
+    outcome = icectl("tag", "delete", "v1", "-r", str(repository))
+    assert outcome.out == f"tag v1 deleted; it pointed at {sid(1)}\n"
+    assert f"icectl tag create NAME {sid(1)}" in outcome.err
+
+
+def test_ops_log_without_any_snapshot(icectl: Icectl, repository: Path) -> None:
+    complete = icectl("ops-log", "--json", "-r", str(repository)).document
+    shutil.rmtree(repository / "snapshots")
+    shutil.rmtree(repository / "transactions")
+    assert icectl("ops-log", "--json", "-r", str(repository)).document == complete
+    # A branch needs its snapshot no more than the ops log does.
+    assert icectl("branch", "list", "-r", str(repository)).code == 0
+    refused(icectl("ls", "-r", str(repository)), 14, "does not exist")
+
+
+def test_ops_log_with_a_missing_backup(icectl: Icectl, tmp_path: Path) -> None:
+    location = tmp_path / "repository"
+    options = ("--config", "num_updates_per_repo_info_file=2")
+    assert icectl("init", str(location), *options).code == 0
+    for number in range(6):
+        assert icectl("tag", "create", f"t{number}", "-r", str(location)).code == 0
+    whole = icectl("ops-log", "--json", "-r", str(location)).document["updates"]
+    assert [update["kind"] for update in whole] == ["tag_created"] * 6 + ["repo_initialized"]
+    needed = sorted((location / "overwritten").iterdir())
+    for backup in needed:
+        backup.write_bytes(b"damaged")
+    outcome = icectl("ops-log", "--json", "-r", str(location))
+    assert outcome.code == 3
+    assert outcome.document["updates"] == whole[: len(outcome.document["updates"])]
+    assert 0 < len(outcome.document["updates"]) < len(whole)
+    assert outcome.document["beyond_reach"]["path"].startswith("overwritten/repo.")
+    assert "beyond reach" in outcome.err
+    lines = icectl("ops-log", "--jsonl", "-r", str(location))
+    assert (lines.code, len(lines.out.splitlines())) == (3, len(outcome.document["updates"]))
+    enough = icectl("ops-log", "-n", "2", "-r", str(location))
+    assert (enough.code, enough.err) == (0, "")
+
+
+def test_show_without_its_transaction_log(icectl: Icectl, repository: Path) -> None:
+    (repository / "transactions" / str(sid(3))).unlink()
+    outcome = icectl("show", "--json", "-r", str(repository))
+    assert outcome.code == 0
+    assert outcome.document["snapshot"]["changes"] is None
+    assert "transaction log" in outcome.err
+    text = icectl("log", "--stat", "--oneline", "-n", "1", "-r", str(repository))
+    assert "not known" in text.out
+
+
+def test_a_damaged_repository(icectl: Icectl, repository: Path) -> None:
+    (repository / "snapshots" / str(sid(3))).write_bytes(b"not a snapshot")
+    refused(icectl("ls", "-r", str(repository)), 13, f"snapshots/{sid(3)}: ")
+    assert icectl("log", "-r", str(repository)).code == 0
+    (repository / "repo").write_bytes(b"not a repo")
+    refused(icectl("log", "-r", str(repository)), 13, "repo: ")
+
+
+def test_an_old_generation_is_never_changed(icectl: Icectl, shared_fixtures: Path) -> None:
+    location = str(shared_fixtures / "test-repo-0.1.0")
+    for call in ("branch create x", "tag create x", "branch reset main main~1"):
+        outcome = icectl(*call.split(), "-r", location)
+        refused(outcome, 15, "can only be read", "official package")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything on local disk")
+def test_no_permission_on_local_disk(icectl: Icectl, repository: Path) -> None:
+    repository.chmod(0o500)
+    assert icectl("tag", "create", "x", "-r", str(repository)).code == 14
+
+
+def test_no_server(icectl: Icectl, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    for name, value in S3Server(url).environment.items():
+        monkeypatch.setenv(name, value)
+    outcome = icectl("log", "-r", "s3://bucket/prefix")
+    refused(outcome, 14, "s3://bucket", "endpoint")
+
+
+@pytest.mark.server
+def test_no_permission(
+    icectl: Icectl, seaweedfs_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    location = f"s3://{seaweedfs_server.bucket}/permission"
+    for name, value in seaweedfs_server.environment.items():
+        monkeypatch.setenv(name, value)
+    assert icectl("init", location).code == 0
+    for name, value in seaweedfs_server.reader_environment.items():
+        monkeypatch.setenv(name, value)
+    assert icectl("log", "-r", location).code == 0
+    outcome = icectl("tag", "create", "x", "-r", location)
+    assert outcome.code == 14
+    assert "test-secret" not in outcome.err
+
+
+@pytest.mark.server
+def test_a_store_without_conditions(
+    icectl: Icectl, rclone_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in rclone_server.environment.items():
+        monkeypatch.setenv(name, value)
+    outcome = icectl("init", f"s3://{rclone_server.bucket}/unconditional")
+    assert outcome.code == 16
