@@ -66,11 +66,11 @@ class NativeRefs:
     """Of every kind."""
     chunk_id: NDArray[np.uint8]
     """(n, 12)"""
-    end: NDArray[np.uint64]
+    end: NDArray[np.uint64] | None
     """Offset plus length: how long the chunk file must be. Saturated."""
 
 
-def decode_native_refs(data: bytes) -> NativeRefs:
+def decode_native_refs(data: bytes, *, with_ends: bool = True) -> NativeRefs:
     """The native references of all arrays; what other references hold is not looked at.
 
     A reference that is reached twice is damage: an offset that was bent to a neighbour would
@@ -93,6 +93,8 @@ def decode_native_refs(data: bytes) -> NativeRefs:
             if _kind(places, positions)[0] is not RefKind.NATIVE:
                 continue
             ids.append(columns.structs(positions + places[_FIELDS["chunk_id"]], 12))
+            if not with_ends:
+                continue
             offset, length = (
                 columns.longs(positions + places[_FIELDS[name]])
                 if places[_FIELDS[name]]
@@ -103,6 +105,7 @@ def decode_native_refs(data: bytes) -> NativeRefs:
             ends.append(np.where(end < offset, np.uint64(2**64 - 1), end))
     if places_seen:
         positions = np.concatenate(places_seen)
+        # In the file's own order they ascend, as writers do it.
         if (positions[1:] <= positions[:-1]).any():
             positions.sort()
             if (positions[1:] == positions[:-1]).any():
@@ -111,7 +114,7 @@ def decode_native_refs(data: bytes) -> NativeRefs:
         raw.id,
         sum(array.refs[1] for array in raw.arrays),
         np.concatenate(ids) if ids else np.empty((0, 12), np.uint8),
-        np.concatenate(ends) if ends else np.empty(0, np.uint64),
+        np.concatenate([np.empty(0, np.uint64), *ends]) if with_ends else None,
     )
 
 

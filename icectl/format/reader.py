@@ -103,6 +103,11 @@ class Plan:
     unknown: tuple[int, ...]
 
 
+# Tables are never freed, so that an id stands for one schema.
+_COMPILED: dict[tuple[int, int, bytes], Plan] = {}
+MAX_COMPILED = 4096
+
+
 class Reader:
     """Reads tables of one payload.
 
@@ -202,7 +207,24 @@ class Reader:
 
     def plan(self, table: Table, vtable: int, position: int) -> Plan:
         """What the vtable says about the table at `position`, checked."""
-        return self._plans.get((id(table), vtable)) or self._compile(table, vtable, position)
+        plan = self._plans.get((id(table), vtable))
+        if plan is None:
+            plan = self._recall(table, vtable, position)
+            self._plans[id(table), vtable] = plan
+        return plan
+
+    def _recall(self, table: Table, vtable: int, position: int) -> Plan:
+        """Files of one writer have equal vtables: what one file taught serves the next."""
+        if self.problems is not None or not 0 <= vtable <= self.size - 4:
+            return self._compile(table, vtable, position)
+        size = _U16.unpack_from(self.data, vtable)[0]
+        key = (id(table), vtable & 1, bytes(self.data[vtable : vtable + size]))
+        plan = _COMPILED.get(key) if len(key[2]) == size else None
+        if plan is None:
+            plan = self._compile(table, vtable, position)
+            if len(_COMPILED) < MAX_COMPILED:
+                _COMPILED[key] = plan
+        return plan
 
     def _compile(self, table: Table, vtable: int, position: int) -> Plan:
         if not 0 <= vtable <= self.size - 4 or vtable & 1:
@@ -255,7 +277,7 @@ class Reader:
                 raise FormatError(f"fields of {table.name} overlap", offset=vtable)
         if len(phases) > 1:
             raise FormatError(f"a field of {table.name} is not aligned", offset=vtable)
-        plan = Plan(
+        return Plan(
             table_size,
             phases.pop() if phases else None,
             tuple(defaults),
@@ -266,8 +288,6 @@ class Reader:
                 if offset
             ),
         )
-        self._plans[id(table), vtable] = plan
-        return plan
 
 
 def _located(error: FormatError, table: str, field: str) -> FormatError:

@@ -103,7 +103,17 @@ def sort_order(columns: IdSet) -> NDArray[np.intp]:
     return order
 
 
-def repeats(columns: IdSet) -> NDArray[np.bool_]:
+def find_repeated(columns: IdSet) -> IdSet | None:
+    """An id that stands in the columns more than once."""
+    high = np.sort(columns.high)
+    if not (high[1:] == high[:-1]).any():
+        return None
+    ordered = columns[sort_order(columns)]
+    rows = np.flatnonzero(_repeats(ordered))
+    return ordered[rows[:1]] if len(rows) else None
+
+
+def _repeats(columns: IdSet) -> NDArray[np.bool_]:
     """For each row but the first of sorted columns, whether it equals the one before."""
     same: NDArray[np.bool_] = columns.high[1:] == columns.high[:-1]
     if same.any():
@@ -120,7 +130,7 @@ def union(sets: Sequence[IdSet]) -> IdSet:
         np.concatenate([columns.low for columns in sets]),
     )
     joined = joined[sort_order(joined)]
-    same = repeats(joined)
+    same = _repeats(joined)
     return joined[np.concatenate([[True], ~same])] if same.any() else joined
 
 
@@ -134,8 +144,9 @@ def decode_names(names: Sequence[str]) -> tuple[IdSet, NDArray[np.bool_]]:
 
     The ids of names that are none are left out.
     """
-    good = np.fromiter((len(name) == NAME_LENGTH for name in names), np.bool_, len(names))
-    if not good.all():
+    good = np.ones(len(names), np.bool_)
+    if set(map(len, names)) != {NAME_LENGTH}:
+        good[:] = [len(name) == NAME_LENGTH for name in names]
         names = [name for name in names if len(name) == NAME_LENGTH]
     # A character outside ASCII becomes "?", which is in no id.
     text = np.frombuffer("".join(names).encode("ascii", "replace"), np.uint8)

@@ -18,7 +18,7 @@ from icectl.format.manifest import decode_native_refs
 from icectl.format.snapshot import decode_snapshot
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, ManifestId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, ManifestFileInfo, Snapshot, UnknownNodeData
-from icectl.ops.gc.id_sets import IdSet, id_columns, repeats, sort_order
+from icectl.ops.gc.id_sets import IdSet, find_repeated, id_columns
 from icectl.ops.gc.objects import ObjectKind
 
 
@@ -37,21 +37,21 @@ class ManifestClaim:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MarkedManifest:
-    """The chunk files that a manifest needs, in ascending order."""
+    """The chunk files that a manifest needs, in no order."""
 
     ids: IdSet
-    end: NDArray[np.uint64]
-    """How long each file must be at least."""
+    end: NDArray[np.uint64] | None
+    """How long each file must be at least, where that was asked for."""
 
 
-def mark_manifest(data: bytes, claim: ManifestClaim) -> MarkedManifest:
+def mark_manifest(data: bytes, claim: ManifestClaim, *, with_ends: bool = True) -> MarkedManifest:
     """The native chunk ids of a manifest whose size, id and count are as claimed."""
     try:
         if len(data) != claim.size_bytes:
             raise FormatError(
                 f"the file has {len(data)} bytes, its snapshots say {claim.size_bytes}"
             )
-        refs = decode_native_refs(data)
+        refs = decode_native_refs(data, with_ends=with_ends)
         if refs.id != claim.id:
             raise FormatError(f"the file says that it is {refs.id}")
         if refs.num_chunk_refs != claim.num_chunk_refs:
@@ -60,17 +60,13 @@ def mark_manifest(data: bytes, claim: ManifestClaim) -> MarkedManifest:
                 f"its snapshots say {claim.num_chunk_refs}"
             )
         columns = id_columns(refs.chunk_id)
-        order = sort_order(columns)
-        columns = columns[order]
-        end = refs.end[order]
-        again = repeats(columns)
-        if again.any():
-            chunk = columns[np.flatnonzero(again)[:1]].to_names()[0]
+        twice = find_repeated(columns)
+        if twice is not None:
             # No writer does that; a damaged reference that became its neighbour looks so.
-            raise FormatError(f"two references name the chunk {chunk}")
+            raise FormatError(f"two references name the chunk {twice.to_names()[0]}")
     except FormatError as error:
         raise error.at(claim.path) from None
-    return MarkedManifest(columns, end)
+    return MarkedManifest(columns, refs.end)
 
 
 def mark_snapshot(data: bytes, snapshot_id: SnapshotId) -> Snapshot:

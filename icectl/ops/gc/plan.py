@@ -6,7 +6,7 @@ nothing is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,10 @@ from icectl.repository.repository import Repository
 from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import Storage
 
-MANIFEST_READERS = 8
+LOCAL_READERS = 4
+REMOTE_READERS = 32
+BATCH_BYTES = 2**20
+BATCH_MANIFESTS = 64
 _LISTING_ORDER = (
     ObjectKind.SNAPSHOT,
     ObjectKind.MANIFEST,
@@ -76,7 +79,8 @@ def plan_gc(
         snapshots = plan_snapshots(repository, listed_snapshots, cutoff, watch)
         manifests = listings.wait_for(ObjectKind.MANIFEST)
         kept_manifests = _check_manifests_present(snapshots, manifests)
-        marked = mark_manifests(storage, snapshots.claims.values(), watch)
+        with_ends = manifests.size is not None
+        marked = mark_manifests(storage, snapshots.claims.values(), watch, with_ends=with_ends)
         logs = listings.wait_for(ObjectKind.TRANSACTION_LOG)
         kept_logs = _check_logs_present(snapshots, logs, known_missing)
         kept_chunks = union([manifest.ids for manifest in marked])
@@ -110,20 +114,38 @@ def plan_gc(
 
 
 def mark_manifests(
-    storage: Storage, claims: Collection[ManifestClaim], watch: Watch
+    storage: Storage, claims: Collection[ManifestClaim], watch: Watch, *, with_ends: bool = False
 ) -> list[MarkedManifest]:
-    def read_and_mark(claim: ManifestClaim) -> MarkedManifest:
-        return mark_manifest(_read_manifest(storage, claim), claim)
+    def read_and_mark(batch: list[ManifestClaim]) -> list[MarkedManifest]:
+        return [
+            mark_manifest(_read_manifest(storage, claim), claim, with_ends=with_ends)
+            for claim in batch
+        ]
 
     marked: list[MarkedManifest] = []
+    remote = storage.listing_shards() > 1
+    workers = REMOTE_READERS if remote else LOCAL_READERS
+    batches = [[claim] for claim in claims] if remote else _batches(claims)
     with watch.phase("reading manifests", len(claims)) as counter:
-        for manifest in map_on_threads(
-            read_and_mark, claims, workers=MANIFEST_READERS, ahead=2 * MANIFEST_READERS
-        ):
+        for manifests in map_on_threads(read_and_mark, batches, workers=workers, ahead=2 * workers):
             watch.check_time()
-            marked.append(manifest)
-            counter.advance()
+            marked += manifests
+            counter.advance(len(manifests))
     return marked
+
+
+def _batches(claims: Iterable[ManifestClaim]) -> Iterator[list[ManifestClaim]]:
+    """Small files together: handing one to a thread costs more than reading it from a disk."""
+    batch: list[ManifestClaim] = []
+    size = 0
+    for claim in claims:
+        batch.append(claim)
+        size += claim.size_bytes
+        if size > BATCH_BYTES or len(batch) == BATCH_MANIFESTS:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
 
 
 def _read_manifest(storage: Storage, claim: ManifestClaim) -> bytes:
@@ -172,6 +194,7 @@ def _check_chunks_present(
     if chunks.size is None:
         return
     for manifest in marked:
+        assert manifest.end is not None
         rows = chunks.ids.find(manifest.ids)
         short = (rows >= 0) & (chunks.size[rows] < manifest.end)
         if short.any():
