@@ -133,9 +133,12 @@ def _refuse_locations(
         if not named or parameter.declaration.metavar not in NAMES_OF_REFS:
             continue
         if isinstance(value, str) and looks_like_location(value):
+            hint = f"icectl {command.name} -r {value}"
+            if value.startswith("/") and any(p.declaration.metavar == "PATH" for p in parameters):
+                hint += f", or for a node: icectl {command.name} main {value}"
             raise UsageError(
                 f"{value} is a location, and a {parameter.declaration.metavar} stands here",
-                hint=f"icectl {command.name} -r {value}",
+                hint=hint,
             )
 
 

@@ -89,7 +89,16 @@ def _resolve_expected(repository: Repository, expect: str | None) -> SnapshotId 
 
 
 def _list(repository: Repository, refs: Mapping[str, SnapshotId]) -> tuple[ListedRef, ...]:
-    return tuple(_describe(repository, name, refs[name]) for name in sorted(refs))
+    names = sorted(refs)
+    if repository.info is not None:
+        return tuple(_describe(repository, name, refs[name]) for name in names)
+    # Before spec version 2 each one is a file to read.
+    from icectl.ops.read_ahead import read_ahead
+
+    return tuple(
+        listed
+        for _, listed in read_ahead(lambda name: _describe(repository, name, refs[name]), names)
+    )
 
 
 def _describe(repository: Repository, name: str, snapshot_id: SnapshotId) -> ListedRef:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -47,6 +49,7 @@ def refused(outcome: Outcome, code: int, sentence: str, hint: str | None = None)
         ("log --path /a/tt", 12, "there never was a node /a/tt", "/b/t"),
         ("log ./here", 2, "./here is a location", "icectl log -r ./here"),
         ("show s3://bucket/x", 2, "s3://bucket/x is a location", "icectl show -r s3://bucket/x"),
+        ("ls /a", 2, "/a is a location", "or for a node: icectl ls main /a"),
         ("ls main /a/t", 12, "there is no node /a/t", "did you mean /b/t?"),
         ("ls main /bb", 12, "there is no node /bb", "/b"),
         ("branch create dev", 16, "the branch dev exists already", "branch reset dev"),
@@ -172,6 +175,17 @@ def test_init_refuses_what_is_taken(
     outcome = icectl("init", str(tmp_path / "n"), "--config-file", str(tmp_path / "bad.yaml"))
     assert outcome.code == 2
     assert not (tmp_path / "n").exists()
+
+
+def test_two_inits_at_once(environ: dict[str, str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "icectl.cli.main", "init", str(tmp_path / "new")]
+    racers = [
+        subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    for racer in racers:
+        racer.communicate(timeout=120)
+    assert sorted(racer.returncode for racer in racers) == [0, 16, 16, 16]
 
 
 def test_errors_are_one_object_under_json(icectl: Icectl, repository: Path) -> None:

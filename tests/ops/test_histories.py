@@ -13,7 +13,7 @@ from icectl.ops.log import LogOptions, read_log
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.local import LocalStorage
-from tests.official import diff_facts, open_official, random_history
+from tests.official import build_zoo, built, diff_facts, open_official, random_history
 
 NODE_LISTS = (
     "new_groups",
@@ -87,3 +87,11 @@ def test_change_counts(history: tuple[Repository, Any]) -> None:
         for name in (*NODE_LISTS, "moved_nodes"):
             assert getattr(counts, name) == len(facts[name]), (info.message, name)
         assert counts.updated_chunks == sum(map(len, facts["updated_chunks"].values()))
+
+
+def test_expired_commits_count_for_the_one_that_has_their_logs(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    ours = open_repository(LocalStorage(str(built(tmp_path_factory, build_zoo, 2))))
+    commits = read_log(ours, "main", LogOptions(path="/early group 1"))
+    assert [commit.message for commit in commits] == ["before expiration 3"]
