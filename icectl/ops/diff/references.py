@@ -132,25 +132,25 @@ def _same_in_parts(
         # An inline reference has its bytes; what these fields say of it means nothing.
         same &= inline | (getattr(old, column)[old_rows] == getattr(new, column)[new_rows])
     same &= _last_modified(old, old_rows) == _last_modified(new, new_rows)
-    same &= _same_spans(old.checksum_etag, old_rows, new.checksum_etag, new_rows)
+    same &= same_spans(old.checksum_etag, old_rows, new.checksum_etag, new_rows)
 
     compressed = (old.kind[old_rows] == RefKind.VIRTUAL_COMPRESSED) | (
         new.kind[new_rows] == RefKind.VIRTUAL_COMPRESSED
     )
     plain = np.flatnonzero(same & ~compressed)
-    same[plain] = _same_spans(old.content, old_rows[plain], new.content, new_rows[plain])
+    same[plain] = same_spans(old.content, old_rows[plain], new.content, new_rows[plain])
     packed = np.flatnonzero(same & compressed)
     if old_manifest.location_dictionary == new_manifest.location_dictionary:
         # Equal frames of one dictionary are equal locations; only the others need unfolding.
-        equal = _same_spans(old.content, old_rows[packed], new.content, new_rows[packed])
+        equal = same_spans(old.content, old_rows[packed], new.content, new_rows[packed])
         equal &= old.kind[old_rows[packed]] == new.kind[new_rows[packed]]
         packed = packed[~equal]
     for first in range(0, len(packed), BLOCK):
         block = packed[first : first + BLOCK]
         starts = _run_starts(old, old_rows[block]) | _run_starts(new, new_rows[block])
         heads = block[starts]
-        old_locations = decode_locations(old_manifest, _take(old, old_rows[heads]))
-        new_locations = decode_locations(new_manifest, _take(new, new_rows[heads]))
+        old_locations = decode_locations(old_manifest, take_references(old, old_rows[heads]))
+        new_locations = decode_locations(new_manifest, take_references(new, new_rows[heads]))
         equal_heads = [a == b for a, b in zip(old_locations, new_locations, strict=True)]
         same[block] = np.array(equal_heads, np.bool_)[np.cumsum(starts) - 1]
     return same
@@ -160,11 +160,11 @@ def _run_starts(refs: ChunkRefs, rows: Rows) -> Flags:
     """Where a location is not the same as in the row before: neighbours often share a file."""
     starts = np.ones(len(rows), np.bool_)
     starts[1:] = refs.kind[rows[1:]] != refs.kind[rows[:-1]]
-    starts[1:] |= ~_same_spans(refs.content, rows[1:], refs.content, rows[:-1])
+    starts[1:] |= ~same_spans(refs.content, rows[1:], refs.content, rows[:-1])
     return starts
 
 
-def _take(refs: ChunkRefs, rows: Rows) -> ChunkRefs:
+def take_references(refs: ChunkRefs, rows: Rows) -> ChunkRefs:
     """These rows, with what a location needs."""
     content = Spans(refs.content.data, refs.content.start[rows], refs.content.length[rows])
     return ChunkRefs(
@@ -192,7 +192,7 @@ def _last_modified(refs: ChunkRefs, rows: Rows) -> NDArray[np.uint32]:
     return np.zeros(len(rows), np.uint32) if column is None else column[rows]
 
 
-def _same_spans(old: Spans | None, old_rows: Rows, new: Spans | None, new_rows: Rows) -> Flags:
+def same_spans(old: Spans | None, old_rows: Rows, new: Spans | None, new_rows: Rows) -> Flags:
     none = np.zeros(len(old_rows), np.uint32)
     old_lengths = none if old is None else old.length[old_rows]
     new_lengths = none if new is None else new.length[new_rows]

@@ -67,13 +67,20 @@ def _check_alone(log: TransactionLog) -> Iterator[Found]:
     moves = log.moved_nodes or ()
     if first_disorder([path_sort_key(move.to) for move in moves]) is not None:
         yield rules.LOG_ORDER, "moved_nodes", None
-    for kind in ("groups", "arrays"):
-        lists = [set(getattr(log, f"{what}_{kind}")) for what in ("new", "deleted", "updated")]
-        twice = (lists[0] & lists[1]) | (lists[0] & lists[2]) | (lists[1] & lists[2])
-        for node_id in sorted(twice):
-            yield rules.LOG_TWICE, f"the node {node_id} of the {kind}", None
+    for node_id in sorted(_nodes_twice(log)):
+        yield rules.LOG_TWICE, f"the node {node_id}", None
     for field in log.unknown_fields:
         yield rules.NODE_UNKNOWN, f"field {field.slot} of {field.table} is not known", None
+
+
+def _nodes_twice(log: TransactionLog) -> set[NodeId]:
+    found: set[NodeId] = set()
+    for kind in ("groups", "arrays"):
+        new, deleted, updated = (
+            set(getattr(log, f"{what}_{kind}")) for what in ("new", "deleted", "updated")
+        )
+        found |= (new & deleted) | (new & updated) | (deleted & updated)
+    return found
 
 
 def is_increasing(rows: NDArray[np.uint32]) -> bool:
@@ -106,8 +113,12 @@ def _check_claims(log: TransactionLog, step: Step) -> Iterator[Found]:
         if any(getattr(log, name) for name in (*_LISTS, "updated_chunks", "moved_nodes")):
             yield rules.LOG_NOT_EMPTY, "it lists changes", None
         return
+    # An amended commit may list a node as new and deleted, or new and updated.
+    twice = _nodes_twice(log)
     for name, (array, what) in _LISTS.items():
         for node_id in getattr(log, name):
+            if node_id in twice:
+                continue
             node = step.after.by_id.get(node_id)
             old = step.before.by_id.get(node_id) if step.before is not None else None
             if what == "deleted":

@@ -104,9 +104,11 @@ def _check_metadata(snapshot: Snapshot) -> Iterator[Found]:
 
 def _check_nodes(snapshot: Snapshot) -> Iterator[Found]:
     nodes = snapshot.nodes
-    number = first_disorder([path_sort_key(node.path) for node in nodes])
+    number = first_disorder([node.path.encode() for node in nodes])
     if number is not None:
-        yield rules.NODE_ORDER, f"it stands behind {nodes[number - 1].path}", nodes[number].path
+        by_component = first_disorder([path_sort_key(node.path) for node in nodes]) is None
+        rule = rules.NODE_COMPONENT_ORDER if by_component else rules.NODE_ORDER
+        yield rule, f"it stands behind {nodes[number - 1].path}", nodes[number].path
     for node_id, count in Counter(node.id for node in nodes).items():
         if count > 1:
             paths = [node.path for node in nodes if node.id == node_id]

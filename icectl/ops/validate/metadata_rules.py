@@ -139,7 +139,7 @@ SNAPSHOT_INFO = Rule(
 )  # fmt: skip
 NODE_ORDER = Rule(
     "ICE0107", "error", Level.METADATA, "nodes are out of order or repeat",
-    "Nodes are sorted by path, component by component. Readers search them by halves and miss "
+    "Nodes are sorted by path, each path once. Readers search them by halves and miss "
     "what stands in the wrong place.",
 )  # fmt: skip
 NODE_PATH = Rule(
@@ -202,6 +202,12 @@ ZARR_SHAPE = Rule(
 NODE_UNKNOWN = Rule(
     "ICE0121", "warning", Level.METADATA, "a snapshot has something that this icectl cannot know",
     "A kind of node or a field of a newer version of the format. Use a newer icectl.",
+)  # fmt: skip
+NODE_COMPONENT_ORDER = Rule(
+    "ICE0122", "warning", Level.METADATA, "nodes are in an order that official clients miss",
+    "The specification sorts paths by components (/a/b before /a-b), yet every official release "
+    "writes and searches them by the bytes of the whole path (/a-b before /a/b), and does not "
+    "find some nodes of this snapshot.",
 )  # fmt: skip
 
 # Transaction logs.

@@ -44,13 +44,19 @@ class Report:
     num_known: int = 0
     missing: list[str] = field(default_factory=list)
     """Objects that are gone, for gc's `--known-missing`."""
+    _places: dict[Problem, int] = field(default_factory=dict, repr=False)
 
     def add(self, problem: Problem, snapshots: Collection[SnapshotId] = ()) -> None:
+        place = self._places.get(problem)
+        if place is not None:
+            self.problems[place] = problem, (*self.problems[place][1], *snapshots)
+            return
         if problem.key in self.known:
             self.num_known += 1
         else:
             self.counts[problem.rule.severity] += 1
         if len(self.problems) < self.limit:
+            self._places[problem] = len(self.problems)
             self.problems.append((problem, snapshots))
 
     def extend(self, problems: Iterable[Problem], snapshots: Collection[SnapshotId] = ()) -> None:
