@@ -79,6 +79,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("flags set", "Turn a feature flag on or off", "flags:set_flag"),
     Command("expire", "Release old snapshots from the history", "expire:expire"),
     Command("gc", "Delete what no version needs", "gc:collect"),
+    Command("validate", "Check whether the repository is sound", "validate:validate"),
+    Command("stats", "Show where the bytes go", "stats:stats"),
     Command("inspect-file", "Show what one file of the format says", "inspect_file:inspect_file"),
     Command("remote list", "List the named repositories", "remote:list_remotes"),
     Command("remote show", "Show one named repository", "remote:show"),

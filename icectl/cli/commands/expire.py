@@ -132,7 +132,7 @@ def expire(
         given = context.config.policy(
             context.options.repo or context.environ.get("ICECTL_REPO"), policy
         )
-    rules = _build_policy(context, given)
+    rules = build_policy(context, given)
     rules.check()
     repository = context.open_repository()
     planned = plan_for(repository, rules)
@@ -149,7 +149,7 @@ def expire(
     context.emit(build_result(repository, done, dry_run=False), render_expiration)
 
 
-def _build_policy(context: CommandContext, given: dict[str, Any]) -> Policy:
+def build_policy(context: CommandContext, given: dict[str, Any]) -> Policy:
     """The policy from words of the command line or values of the config file."""
     known = {field.name for field in fields(Policy)}
     values: dict[str, Any] = {}

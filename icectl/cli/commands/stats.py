@@ -1,0 +1,115 @@
+"""`icectl stats`: where the bytes of the repository are."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import OptionalRefArgument, command
+from icectl.cli.parameters import Option
+from icectl.errors import UsageError
+
+if TYPE_CHECKING:
+    from icectl.ops.expire.policy import Policy
+
+EXAMPLES = {
+    "stats": (
+        ("icectl stats", "bytes and chunks of all versions, by group and array"),
+        ("icectl stats main --depth 1", "what the newest version of main refers to"),
+        ("icectl stats --by snapshots", "the growth over commits"),
+        ("icectl stats --older-than 30d", "also what expire and gc would free"),
+        ("icectl stats --by containers --csv", "a table for a spreadsheet"),
+    )
+}
+BREAKDOWNS = ("arrays", "branches", "tags", "snapshots", "containers")
+
+
+@command()
+def stats(
+    context: CommandContext,
+    ref: OptionalRefArgument = None,
+    by: Annotated[
+        list[str] | None,
+        Option(
+            "--by",
+            metavar="WHAT",
+            choices=BREAKDOWNS,
+            help="Also break down by this; repeatable. Arrays and containers are always shown; "
+            "snapshots show the growth over commits.",
+        ),
+    ] = None,
+    depth: Annotated[
+        int | None,
+        Option(
+            "--depth", metavar="COUNT", minimum=0, help="Show groups only so deep in the hierarchy."
+        ),
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        Option(
+            "--older-than",
+            metavar="TIME",
+            help="Tell what would be free after `icectl expire --older-than TIME` and gc.",
+        ),
+    ] = None,
+    policy: Annotated[
+        str | None,
+        Option(
+            "--policy",
+            metavar="NAME",
+            help="Tell what would be free after `icectl expire --policy NAME` and gc.",
+        ),
+    ] = None,
+    csv: Annotated[
+        bool, Option("--csv", help="Print one breakdown as CSV: that of --by, else the arrays.")
+    ] = False,
+) -> None:
+    """Show where the bytes are.
+
+    Each chunk object is counted once, however many versions refer to it; inline chunks lie in
+    the manifests and count in each of them. Without REF it is every version that a branch or
+    tag leads to, with REF that one version. A chunk that two arrays share counts for the first of them.
+
+    A version's own bytes are those that no other version refers to, and its new bytes those
+    that no older version refers to; the own bytes of a branch or tag are those that no other
+    branch or tag leads to.
+    """
+    from icectl.ops.gc.watch import Watch
+    from icectl.ops.stats.run import StatsOptions, measure
+    from icectl.render.stats import make_stats_renderer, render_stats_csv
+
+    chosen = set(by or ())
+    if csv and len(chosen) > 1:
+        raise UsageError("--csv prints one breakdown", hint="give --by once")
+    rules = _read_policy(context, older_than, policy)
+    if rules is not None and ref is not None:
+        raise UsageError("what expire would free is told for the whole repository, not for REF")
+    options = StatsOptions(
+        ref=ref,
+        by_ref=bool(chosen & {"branches", "tags"}),
+        by_snapshot="snapshots" in chosen,
+        policy=rules,
+    )
+    watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit))
+    result = measure(context.open_repository(), options, watch)
+    if csv:
+        rows: Any = getattr(result, chosen.pop() if chosen else "arrays")
+        context.output.write(render_stats_csv(rows))
+        return
+    context.emit(result, make_stats_renderer(depth), paged=True)
+
+
+def _read_policy(
+    context: CommandContext, older_than: str | None, policy: str | None
+) -> Policy | None:
+    from icectl.cli.commands.expire import build_policy
+    from icectl.ops.expire.policy import Policy
+
+    if older_than is not None and policy is not None:
+        raise UsageError("--older-than and --policy cannot stand together")
+    if older_than is not None:
+        return Policy(older_than=context.parse_moment(older_than))
+    if policy is not None:
+        location = context.options.repo or context.environ.get("ICECTL_REPO")
+        return build_policy(context, context.config.policy(location, policy))
+    return None

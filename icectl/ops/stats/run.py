@@ -1,0 +1,147 @@
+"""`stats`: read the snapshots, then each manifest once, and add up by columns."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from icectl.model.ids import ManifestId, SnapshotId
+from icectl.model.repo import SnapshotInfo
+from icectl.ops.expire.execute import plan_for
+from icectl.ops.expire.policy import Policy
+from icectl.ops.gc.watch import Watch
+from icectl.ops.stats.containers import container_prefixes
+from icectl.ops.stats.manifest_sums import ManifestSums, sum_manifest
+from icectl.ops.stats.result import BackupStats, ManifestStats, StatsResult
+from icectl.ops.stats.totals import Totals
+from icectl.ops.stats.usage import Usage, read_usage, ref_masks
+from icectl.repository.ops_log import BACKUPS
+from icectl.repository.repository import Repository
+from icectl.storage.bounded import map_on_threads
+
+MANIFEST_READERS = 8
+REFERENCES_AT_ONCE = 2_000_000
+"""References in memory at once, unless one manifest alone has more."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatsOptions:
+    ref: str | None = None
+    by_ref: bool = False
+    by_snapshot: bool = False
+    policy: Policy | None = None
+    """Also tell what expire under this policy, and gc, would free."""
+
+
+def measure(
+    repository: Repository, options: StatsOptions, watch: Watch | None = None
+) -> StatsResult:
+    watch = watch or Watch()
+    chosen = _choose(repository, options.ref)
+    masks: dict[SnapshotId, int] = {}
+    refs: list[tuple[str, str]] = []
+    if options.by_ref:
+        masks, refs = ref_masks(repository)
+    kept: frozenset[SnapshotId] | None = None
+    if options.policy is not None:
+        kept = _kept_by(repository, options.policy)
+        # One more bit: needed by a version that stays.
+        masks = {info.id: masks.get(info.id, 0) | (info.id in kept) << len(refs) for info in chosen}
+    usage = read_usage(repository, chosen, masks, refs, watch)
+    totals = Totals(
+        usage,
+        by_mask=options.by_ref or kept is not None,
+        by_snapshot=options.by_snapshot,
+    )
+    for sums in _read_sums(repository, usage, watch):
+        totals.add(sums)
+    prefixes = container_prefixes(repository)
+    native, virtual, inlined = totals.bytes()
+    return StatsResult(
+        ref=options.ref,
+        engine="local",
+        native_bytes=native,
+        virtual_bytes=virtual,
+        inlined_bytes=inlined,
+        num_chunks=totals.num_chunks(),
+        num_snapshots=len(usage.snapshots),
+        arrays=totals.arrays(),
+        containers=totals.containers(prefixes),
+        manifests=_manifest_stats(usage),
+        overwritten=_backup_stats(repository),
+        branches=totals.refs("branch") if options.by_ref else None,
+        tags=totals.refs("tag") if options.by_ref else None,
+        snapshots=totals.snapshots() if options.by_snapshot else None,
+        could_free=None if kept is None else totals.freed(len(chosen) - len(kept)),
+        num_unreachable=_count_unreachable(repository, chosen) if options.ref is None else 0,
+    )
+
+
+def _choose(repository: Repository, ref: str | None) -> list[SnapshotInfo]:
+    """The versions that a branch or tag leads to, as the official count has it, or just one."""
+    if ref is None:
+        found: dict[SnapshotId, SnapshotInfo] = {}
+        for tip in (*repository.branches().values(), *repository.tags().values()):
+            for info in repository.ancestry(tip):
+                if info.id in found:
+                    break
+                found[info.id] = info
+        return list(found.values())
+    return [repository.snapshot_info(repository.resolve(ref).snapshot_id)]
+
+
+def _count_unreachable(repository: Repository, reachable: Collection[SnapshotInfo]) -> int:
+    return 0 if repository.info is None else len(repository.info.snapshots) - len(reachable)
+
+
+def _kept_by(repository: Repository, policy: Policy) -> frozenset[SnapshotId]:
+    """The versions that are left after expire under the policy, and gc."""
+    expiration = plan_for(repository, policy)
+    plan, history = expiration.plan, expiration.history
+    tips: Iterable[SnapshotId] = [
+        tip
+        for refs, deleted in (
+            (history.branches, plan.deleted_branches),
+            (history.tags, plan.deleted_tags),
+        )
+        for name, tip in refs.items()
+        if name not in deleted
+    ]
+    kept: set[SnapshotId] = set()
+    for tip in tips:
+        next_id: SnapshotId | None = tip
+        while next_id is not None and next_id not in kept:
+            kept.add(next_id)
+            next_id = plan.parents.get(next_id, history.snapshots[next_id].parent_id)
+    return frozenset(kept)
+
+
+def _read_sums(repository: Repository, usage: Usage, watch: Watch) -> Iterable[ManifestSums]:
+    largest = max((use.num_chunk_refs for use in usage.manifests.values()), default=0)
+    workers = max(1, min(MANIFEST_READERS, REFERENCES_AT_ONCE // max(largest, 1)))
+
+    def read(manifest_id: ManifestId) -> ManifestSums:
+        return sum_manifest(repository.read_manifest(manifest_id))
+
+    with watch.phase("reading manifests", len(usage.manifests)) as counter:
+        for sums in map_on_threads(read, usage.manifests, workers=workers, ahead=workers):
+            yield sums
+            counter.advance()
+
+
+def _manifest_stats(usage: Usage) -> ManifestStats:
+    counts = [use.num_chunk_refs for use in usage.manifests.values()]
+    capacity = sum(use.capacity for use in usage.manifests.values())
+    return ManifestStats(
+        len(counts),
+        sum(use.size_bytes for use in usage.manifests.values()),
+        sum(counts),
+        min(counts, default=0),
+        max(counts, default=0),
+        sum(counts) / capacity if capacity else None,
+    )
+
+
+def _backup_stats(repository: Repository) -> BackupStats:
+    sizes = [info.size or 0 for info in repository.storage.list(BACKUPS)]
+    return BackupStats(len(sizes), sum(sizes))

@@ -1,0 +1,212 @@
+"""Where the bytes are: totals, a tree of groups and arrays with bars, and tables."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
+
+from icectl.ops.stats.result import ArrayStats, StatsResult
+from icectl.render.json import to_json
+from icectl.render.sizes import format_count, format_size
+from icectl.render.style import PLAIN, Style
+from icectl.render.tables import Column, render_table
+from icectl.render.text import escape_controls, first_line
+from icectl.render.times import format_time
+
+BAR_WIDTH = 20
+PARTS = "▏▎▍▌▋▊▉█"
+
+
+def bar(share: float, style: Style) -> str:
+    """A bar of at most `BAR_WIDTH` characters; anything above nothing shows."""
+    share = min(max(share, 0.0), 1.0)
+    if not style.unicode:
+        return "#" * (max(1, round(share * BAR_WIDTH)) if share else 0)
+    eighths = max(1, round(share * BAR_WIDTH * 8)) if share else 0
+    whole, rest = divmod(eighths, 8)
+    return PARTS[-1] * whole + (PARTS[rest - 1] if rest else "")
+
+
+def make_stats_renderer(depth: int | None) -> Callable[[StatsResult, Style], Iterator[str]]:
+    """A renderer whose tree ends at `depth`; what lies deeper counts for the group above."""
+
+    def render(result: StatsResult, style: Style = PLAIN) -> Iterator[str]:
+        yield from _totals(result, style)
+        yield from _section("Groups and arrays", _tree(result, depth, style), style)
+        yield from _section("Containers of virtual chunks", _containers(result, style), style)
+        for title, refs in (("Branches", result.branches), ("Tags", result.tags)):
+            name = "BRANCH" if title == "Branches" else "TAG"
+            if refs is not None:
+                columns = (
+                    *(Column(name), Column("BYTES", right=True)),
+                    *(Column("ITS OWN", right=True), Column("CHUNKS", right=True), Column("")),
+                )
+                rows = (
+                    (
+                        ref.name,
+                        format_size(ref.bytes),
+                        format_size(ref.own_bytes),
+                        f"{ref.num_chunks:,}",
+                        bar(ref.bytes / (result.total_bytes or 1), style),
+                    )
+                    for ref in refs
+                )
+                yield from _section(title, render_table(columns, rows, style), style)
+        if result.snapshots is not None:
+            yield from _section("Versions, newest first", _snapshots(result, style), style)
+
+    return render
+
+
+def _section(title: str, lines: Iterable[str], style: Style) -> Iterator[str]:
+    shown = list(lines)
+    if shown:
+        yield ""
+        yield style.paint(title, "title")
+        yield from shown
+
+
+def _totals(result: StatsResult, style: Style) -> Iterator[str]:
+    versions = format_count(result.num_snapshots, "version")
+    what = f"the version {result.ref}" if result.ref else f"all {versions}"
+    yield (
+        f"{format_size(result.total_bytes)} in {format_count(result.num_chunks, 'chunk')}, "
+        f"{escape_controls(what)}"
+    )
+    total = result.total_bytes or 1
+    for name, count in (
+        ("native", result.native_bytes),
+        ("virtual", result.virtual_bytes),
+        ("inline", result.inlined_bytes),
+    ):
+        yield f"  {name:<8} {format_size(count):>10}  {bar(count / total, style)}".rstrip()
+    manifests = result.manifests
+    fill = "" if manifests.fill is None else f", {manifests.fill:.0%} full"
+    yield (
+        f"  {format_count(manifests.num_manifests, 'manifest')}, "
+        f"{format_size(manifests.size_bytes)}, "
+        f"{format_count(manifests.num_chunk_refs, 'reference')} "
+        f"({manifests.smallest:,} to {manifests.largest:,} each{fill})"
+    )
+    backups = result.overwritten
+    yield (
+        f"  {format_count(backups.num_backups, 'overwritten backup')}, "
+        f"{format_size(backups.size_bytes)}"
+    )
+    if result.num_unreachable:
+        yield f"  {format_count(result.num_unreachable, 'version')} more that no ref leads to"
+    freed = result.could_free
+    if freed is not None:
+        yield (
+            f"  expire and gc would free {format_size(freed.bytes)}: "
+            f"{format_count(freed.snapshots, 'snapshot')}, "
+            f"{format_count(freed.manifests, 'manifest')}, "
+            f"{format_count(freed.chunks, 'chunk')}"
+        )
+
+
+def _tree(result: StatsResult, depth: int | None, style: Style) -> Iterator[str]:
+    rows = group_rows(result.arrays, depth)
+    columns = [
+        *(Column("PATH", "path", shrink=True), Column("BYTES", right=True)),
+        *(Column("CHUNKS", right=True), Column("")),
+    ]
+    total = result.total_bytes or 1
+    return render_table(
+        columns,
+        (
+            (
+                "  " * level + name,
+                format_size(size),
+                f"{chunks:,}",
+                bar(size / total, style),
+            )
+            for level, name, size, chunks in rows
+        ),
+        style,
+    )
+
+
+def group_rows(arrays: Sequence[ArrayStats], depth: int | None) -> list[tuple[int, str, int, int]]:
+    """Level, name, bytes and chunks of each group and array, the root first."""
+    sums: dict[tuple[str, ...], list[int]] = {(): [0, 0]}
+    for array in arrays:
+        parts = tuple(part for part in array.path.split("/") if part)
+        if not array.path:
+            parts = ("(of no version's arrays)",)
+        shown = parts if depth is None else parts[:depth]
+        for end in range(len(shown) + 1):
+            entry = sums.setdefault(shown[:end], [0, 0])
+            entry[0] += array.total_bytes
+            entry[1] += array.num_chunks
+    ordered = sorted(sums, key=lambda key: tuple(part.encode() for part in key))
+    return [(len(key), key[-1] if key else "/", *_pair(sums[key])) for key in ordered]
+
+
+def _pair(values: list[int]) -> tuple[int, int]:
+    return values[0], values[1]
+
+
+def _containers(result: StatsResult, style: Style) -> Iterator[str]:
+    columns = [
+        *(Column("PREFIX", "path", shrink=True), Column("BYTES", right=True)),
+        *(Column("CHUNKS", right=True), Column("OBJECTS", right=True), Column("")),
+    ]
+    return render_table(
+        columns,
+        (
+            (
+                one.url_prefix,
+                format_size(one.bytes),
+                f"{one.num_chunks:,}",
+                f"{one.num_objects:,}",
+                "" if one.configured else "not in the configuration",
+            )
+            for one in result.containers
+        ),
+        style,
+    )
+
+
+def _snapshots(result: StatsResult, style: Style) -> Iterator[str]:
+    snapshots = result.snapshots or ()
+    most = max((one.new_bytes for one in snapshots), default=0) or 1
+    columns = [
+        *(Column("ID", "id"), Column("TIME", "time"), Column("BYTES", right=True)),
+        *(Column("ITS OWN", right=True), Column("SHARED", right=True)),
+        *(Column("NEW", right=True), Column(""), Column("MESSAGE", shrink=True)),
+    ]
+    return render_table(
+        columns,
+        (
+            (
+                one.id,
+                format_time(one.flushed_at),
+                format_size(one.bytes),
+                format_size(one.own_bytes),
+                format_size(one.shared_bytes),
+                format_size(one.new_bytes),
+                bar(one.new_bytes / most, style),
+                first_line(one.message),
+            )
+            for one in snapshots
+        ),
+        style,
+    )
+
+
+def render_stats_csv(items: Sequence[object]) -> Iterator[str]:
+    """The rows of one breakdown; a header with the names of their fields."""
+    if not items:
+        return
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="")
+    names = [field.name for field in fields(items[0])]  # type: ignore[arg-type]
+    rows = ([to_json(item)[name] for name in names] for item in items)
+    for row in (names, *rows):
+        writer.writerow(row)
+        yield buffer.getvalue()
+        buffer.seek(0)
+        buffer.truncate()
