@@ -38,12 +38,12 @@ class ColumnReader:
 
     def groups(
         self, table: Table, start: int, count: int
-    ) -> Iterator[tuple[Rows, Positions, list[int]]]:
+    ) -> Iterator[tuple[Rows, Positions, tuple[int, ...]]]:
         """Rows of the vector at `start`, their positions, and the offset of each field (0: absent).
 
         The vector itself has been checked; the tables and their vtables are checked here.
         """
-        seen: dict[int, list[int]] = {}
+        seen: dict[int, tuple[int, ...]] = {}
         for first in range(0, count, BLOCK):
             rows = min(BLOCK, count - first)
             base = start + 4 * first
@@ -64,15 +64,13 @@ class ColumnReader:
                 yield chosen + first, group, self._offsets(table, vtable, group, seen)
 
     def _offsets(
-        self, table: Table, vtable: int, positions: Positions, seen: dict[int, list[int]]
-    ) -> list[int]:
+        self, table: Table, vtable: int, positions: Positions, seen: dict[int, tuple[int, ...]]
+    ) -> tuple[int, ...]:
         plan = self.reader.plan(table, vtable, int(positions[0]))
         if vtable not in seen:
             if len(seen) == MAX_VTABLES:
                 raise FormatError(f"more than {MAX_VTABLES} vtables for {table.name}")
-            seen[vtable] = [0] * len(table.fields)
-            for index, offset, _ in plan.steps:
-                seen[vtable][index] = offset
+            seen[vtable] = plan.places
         if int(positions.max()) + plan.table_size > self.size:
             raise FormatError(
                 f"a {table.name} does not fit into the file", offset=int(positions.max())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 _FIELDS = {field.name: place for place, field in enumerate(CHUNK_REF.fields)}
 MAX_LOCATION = 2**16
 """Longer than any URL; a compressed location that unfolds to more is damage."""
+FEW_REFS = 64
+TWO_PLACES = "a chunk reference stands in two places"
 _KIND_FIELDS = (
     (RefKind.NATIVE, "chunk_id"),
     (RefKind.INLINE, "inline"),
@@ -76,21 +79,29 @@ def decode_native_refs(data: bytes, *, with_ends: bool = True) -> NativeRefs:
     A reference that is reached twice is damage: an offset that was bent to a neighbour would
     hide the reference that belongs there.
     """
+    envelope = decode_flatbuffers_envelope(data, FileType.MANIFEST)
+    reader = Reader(envelope.payload)
+    raw: RawManifest = reader.read_root(MANIFEST)
+    count = sum(array.refs[1] for array in raw.arrays)
+    gather = _gather_few if count <= FEW_REFS else _gather_many
+    return NativeRefs(raw.id, count, *gather(reader, raw, with_ends))
+
+
+def _gather_many(
+    reader: Reader, raw: RawManifest, with_ends: bool
+) -> tuple[NDArray[np.uint8], NDArray[np.uint64] | None]:
     import numpy as np
 
     from icectl.format.columns import ColumnReader
 
-    envelope = decode_flatbuffers_envelope(data, FileType.MANIFEST)
-    reader = Reader(envelope.payload)
-    raw: RawManifest = reader.read_root(MANIFEST)
     columns = ColumnReader(reader)
     ids: list[NDArray[np.uint8]] = []
     ends: list[NDArray[np.uint64]] = []
-    places_seen: list[NDArray[np.int64]] = []
+    tables: list[NDArray[np.int64]] = []
     for array in raw.arrays:
         for _, positions, places in columns.groups(CHUNK_REF, *array.refs):
-            places_seen.append(positions)
-            if _kind(places, positions)[0] is not RefKind.NATIVE:
+            tables.append(positions)
+            if _kind(places, int(positions[0]))[0] is not RefKind.NATIVE:
                 continue
             ids.append(columns.structs(positions + places[_FIELDS["chunk_id"]], 12))
             if not with_ends:
@@ -103,26 +114,59 @@ def decode_native_refs(data: bytes, *, with_ends: bool = True) -> NativeRefs:
             )
             end = offset + length
             ends.append(np.where(end < offset, np.uint64(2**64 - 1), end))
-    if places_seen:
-        positions = np.concatenate(places_seen)
-        # In the file's own order they ascend, as writers do it.
-        if (positions[1:] <= positions[:-1]).any():
-            positions.sort()
-            if (positions[1:] == positions[:-1]).any():
-                raise FormatError("a chunk reference stands in two places")
-    return NativeRefs(
-        raw.id,
-        sum(array.refs[1] for array in raw.arrays),
+    positions = np.concatenate(tables)
+    # In the file's own order they ascend, as writers do it.
+    if (positions[1:] <= positions[:-1]).any():
+        positions.sort()
+        if (positions[1:] == positions[:-1]).any():
+            raise FormatError(TWO_PLACES)
+    return (
         np.concatenate(ids) if ids else np.empty((0, 12), np.uint8),
         np.concatenate([np.empty(0, np.uint64), *ends]) if with_ends else None,
     )
 
 
-def _kind(places: list[int], positions: NDArray[np.int64]) -> tuple[RefKind, str]:
+def _gather_few(
+    reader: Reader, raw: RawManifest, with_ends: bool
+) -> tuple[NDArray[np.uint8], NDArray[np.uint64] | None]:
+    """The same for a handful, where one array operation costs more than all of them."""
+    import numpy as np
+
+    ids: list[bytes] = []
+    ends: list[int] = []
+    tables: set[int] = set()
+    count = 0
+    for array in raw.arrays:
+        start, length = array.refs
+        count += length
+        for slot in range(start, start + 4 * length, 4):
+            position = reader.follow(slot)
+            tables.add(position)
+            places = reader.places(CHUNK_REF, position)
+            if _kind(places, position)[0] is not RefKind.NATIVE:
+                continue
+            place = position + places[_FIELDS["chunk_id"]]
+            ids.append(bytes(reader.data[place : place + 12]))
+            if with_ends:
+                end = sum(
+                    int.from_bytes(reader.data[position + place : position + place + 8], "little")
+                    for place in (places[_FIELDS["offset"]], places[_FIELDS["length"]])
+                    if place
+                )
+                ends.append(min(end, 2**64 - 1))
+    if len(tables) < count:
+        raise FormatError(TWO_PLACES)
+    return (
+        np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 12),
+        np.array(ends, np.uint64) if with_ends else None,
+    )
+
+
+def _kind(places: Sequence[int], position: int) -> tuple[RefKind, str]:
     present = [(kind, name) for kind, name in _KIND_FIELDS if places[_FIELDS[name]]]
     if len(present) != 1:
         names = " and ".join(name for _, name in present) or "neither id, location nor data"
-        raise FormatError(f"a chunk reference has {names}", offset=int(positions[0]))
+        raise FormatError(f"a chunk reference has {names}", offset=position)
     return present[0]
 
 
@@ -141,7 +185,7 @@ def _decode_refs(columns: ColumnReader, start: int, count: int) -> ChunkRefs:
     last_modified = None
 
     for rows, positions, places in columns.groups(CHUNK_REF, start, count):
-        kind, name = _kind(places, positions)
+        kind, name = _kind(places, int(positions[0]))
         kinds[rows] = kind
         index = columns.coordinates(positions + places[_FIELDS["index"]], dimensions)
         if dimensions is None:

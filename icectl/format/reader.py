@@ -101,6 +101,8 @@ class Plan:
     defaults: tuple[Any, ...]
     steps: tuple[tuple[int, int, Callable[[Reader, int], Any]], ...]
     unknown: tuple[int, ...]
+    places: tuple[int, ...]
+    """The offset of each field; 0 where it is absent."""
 
 
 # Tables are never freed, so that an id stands for one schema.
@@ -201,6 +203,16 @@ class Reader:
             for field, value in zip(table.fields, values, strict=True)
         }
 
+    def places(self, table: Table, position: int) -> Sequence[int]:
+        """The offset of each field in the table at `position`, all in bounds; 0: absent."""
+        plan = self.plan(table, position - _I32.unpack_from(self.data, position)[0], position)
+        if position + plan.table_size > self.size:
+            raise FormatError(f"a {table.name} does not fit into the file", offset=position)
+        if plan.phase is not None and position & 7 != plan.phase:
+            raise FormatError(f"a field of {table.name} is not aligned", offset=position)
+        self.spend(plan.table_size, position)
+        return plan.places
+
     def note_unknown(self, table: Table, plan: Plan, count: int) -> None:
         for slot in plan.unknown:
             self.unknown[table.name, slot] = self.unknown.get((table.name, slot), 0) + count
@@ -241,6 +253,7 @@ class Reader:
         steps: list[tuple[int, int, Callable[[Reader, int], Any]]] = []
         taken: list[tuple[int, int]] = []
         phases: set[int] = set()
+        places = [0] * len(table.fields)
         slot = 0
         for index, field in enumerate(table.fields):
             kind = field.kind
@@ -265,6 +278,7 @@ class Reader:
             step = kind.step(offsets[slot : slot + kind.slots], field, table)
             if step:
                 steps.append((index, *step))
+                places[index] = step[0]
             elif field.required:
                 problem = FormatError(f"{table.name}.{field.name} is missing", offset=vtable)
                 if self.problems is None:
@@ -287,6 +301,7 @@ class Reader:
                 for number, offset in enumerate(offsets[table.slots :], table.slots)
                 if offset
             ),
+            tuple(places),
         )
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 
 from icectl.errors import ObjectNotFoundError, StorageError
@@ -115,11 +114,17 @@ class Storage(ABC):
         """
         return None
 
-    def read_infos(self, paths: Iterable[str]) -> Iterator[ObjectInfo]:
-        """`info` of many objects, in their order; those that are not there are left out."""
-        for path in paths:
-            with suppress(ObjectNotFoundError):
-                yield self.info(path)
+    def read_sizes_and_times(
+        self, prefix: str, names: Iterable[str]
+    ) -> Iterator[tuple[int, int] | None]:
+        """Size and time of each `prefix/name` in their order; None for what is not there."""
+        for name in names:
+            try:
+                info = self.info(f"{prefix}/{name}")
+            except ObjectNotFoundError:
+                yield None
+            else:
+                yield info.size or 0, info.created_at or 0
 
     @abstractmethod
     def list_directories(self, prefix: str) -> Iterator[str]:

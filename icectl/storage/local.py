@@ -128,6 +128,24 @@ class LocalStorage(Storage):
             before = f"{below}/" if below else ""
             yield [before + entry.name for entry in entries]
 
+    def read_sizes_and_times(
+        self, prefix: str, names: Iterable[str]
+    ) -> Iterator[tuple[int, int] | None]:
+        directory = f"{self._root / check_prefix(prefix)}/"
+        for name in names:
+            try:
+                status = os.stat(directory + check_path(name))  # noqa: PTH116 -- a million of them
+            except (FileNotFoundError, NotADirectoryError):
+                yield None
+            except OSError as error:
+                raise self._error(error, f"{prefix}/{name}", "read") from error
+            else:
+                yield (
+                    None
+                    if stat.S_ISDIR(status.st_mode)
+                    else (status.st_size, status.st_mtime_ns // 1000)
+                )
+
     def list_directories(self, prefix: str) -> Iterator[str]:
         parent = check_prefix(prefix)
         for entry in self._scan(parent):

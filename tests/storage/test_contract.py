@@ -206,8 +206,14 @@ class TestListing:
         batches = storage.list_names("chunks")
         if batches is not None:
             assert sorted(name for batch in batches for name in batch) == names
-        infos = list(storage.read_infos(["chunks/b c", "chunks/none", "chunks/a", "chunks/nested"]))
-        assert infos == [storage.info("chunks/b c"), storage.info("chunks/a")]
+        first, second = storage.info("chunks/b c"), storage.info("chunks/a")
+        told = list(storage.read_sizes_and_times("chunks", ["b c", "none", "a", "nested"]))
+        assert told == [
+            (first.size, first.created_at),
+            None,
+            (second.size, second.created_at),
+            None,
+        ]
 
     def test_directories(self, storage: Storage) -> None:
         put_all(storage, ["repo", "refs/branch.a/ref.json", "refs/tag.b/ref.json", "refs/c"])

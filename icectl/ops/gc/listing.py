@@ -23,6 +23,7 @@ from icectl.storage.contract import ObjectInfo, Storage
 from icectl.storage.sharded_listing import list_sharded
 
 SECONDS_BETWEEN_LOOKS = 0.1
+GONE = (-1, -1)
 
 Times = NDArray[np.int64]
 
@@ -147,23 +148,15 @@ def read_candidates(
     if listing.size is not None and listing.created_at is not None:
         return Garbage(listing.kind, ids, listing.size[rows], listing.created_at[rows])
     directory = listing.kind.directory
-    start = len(directory) + 1
-    size = np.full(len(ids), -1, np.int64)
-    created_at = np.zeros(len(ids), np.int64)
-    label = f"reading times of {directory}"
-    with watch.phase(label, len(ids), "objects") as counter:
-        names = ids.to_names()
-        row = 0
-        for info in storage.read_infos(f"{directory}/{name}" for name in names):
-            # They come in order, with gaps where one is not there any more.
-            while info.path[start:] != names[row]:
-                row += 1
-            size[row] = info.size or 0
-            created_at[row] = info.created_at or 0
-            row += 1
-            if not row & 4095:
-                watch.check_time()
-                counter.advance(4096)
+    found = np.full((len(ids), 2), -1, np.int64)
+    with watch.phase(f"reading times of {directory}", len(ids), "objects") as counter:
+        for start in range(0, len(ids), BLOCK):
+            watch.check_time()
+            names = ids[np.arange(start, min(start + BLOCK, len(ids)))].to_names()
+            told = storage.read_sizes_and_times(directory, names)
+            found[start : start + len(names)] = [pair or GONE for pair in told]
+            counter.advance(len(names))
+    size, created_at = np.ascontiguousarray(found.T)
     return Garbage(listing.kind, ids, size, created_at)[size >= 0]
 
 

@@ -24,7 +24,7 @@ from icectl.repository.repository import Repository
 from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import Storage
 
-LOCAL_READERS = 4
+LOCAL_READERS = 2
 REMOTE_READERS = 32
 BATCH_BYTES = 2**20
 BATCH_MANIFESTS = 64
