@@ -68,7 +68,8 @@ def stats(
 
     Each chunk object is counted once, however many versions refer to it; inline chunks lie in
     the manifests and count in each of them. Without REF it is every version that a branch or
-    tag leads to, with REF that one version. A chunk that two arrays share counts for the first of them.
+    tag leads to, with REF that one version. A chunk that two arrays share counts for the first
+    of them.
 
     A version's own bytes are those that no other version refers to, and its new bytes those
     that no older version refers to; the own bytes of a branch or tag are those that no other

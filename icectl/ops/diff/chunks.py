@@ -10,12 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from icectl.model.snapshot import ArrayNodeData, ManifestRef, NodeSnapshot
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
 from icectl.ops.read_ahead import read_ahead
-from icectl.repository.repository import Repository
 
 if TYPE_CHECKING:
     import numpy as np
@@ -30,6 +29,12 @@ REFERENCES_AT_ONCE = 1_000_000
 """References on each side that may be in memory at once, unless one group alone has more."""
 MANIFESTS_REMEMBERED = 2
 """Early generations keep every array in one manifest; one for each side is remembered."""
+
+
+class ManifestSource(Protocol):
+    """A repository, or whatever else has its manifests."""
+
+    def read_manifest(self, manifest_id: ManifestId) -> Manifest: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +61,11 @@ class _Cut:
 
 
 def read_chunk_changes(
-    repository: Repository, diff: NodeDiff, *, compare: bool = True, deleted_arrays: bool = False
+    repository: ManifestSource,
+    diff: NodeDiff,
+    *,
+    compare: bool = True,
+    deleted_arrays: bool = False,
 ) -> Iterator[ChunkChanges]:
     """The arrays with changed chunks, in the order of their paths, as they are found.
 
@@ -129,7 +138,7 @@ def _cut(before: list[ManifestRef], after: list[ManifestRef], axis: int) -> list
     return cuts
 
 
-def _comparison(repository: Repository) -> Callable[[_Group], ReferenceChanges]:
+def _comparison(repository: ManifestSource) -> Callable[[_Group], ReferenceChanges]:
     from icectl.ops.diff.references import Side, compare_references
 
     read_manifest: Callable[[ManifestId], Manifest] = lru_cache(MANIFESTS_REMEMBERED)(

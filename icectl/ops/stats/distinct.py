@@ -14,22 +14,15 @@ from numpy.typing import NDArray
 
 Column = NDArray[Any]
 FEWEST_PENDING = 2**21
-
-_REDUCE = {
-    "length": None,
-    "array": np.minimum,
-    "first": np.minimum,
-    "last": np.maximum,
-    "mask": np.bitwise_or,
-}
-"""How values of one key are joined, by the beginning of the column's name; None: any of them."""
+_MIXER = np.uint64(0x9E3779B97F4A7C15)
 
 
 class Distinct:
-    """Key columns first, value columns behind; a block has all of them, of equal length."""
+    """Key columns, and value columns with how values of one key are joined; None: any of them."""
 
-    def __init__(self, keys: Sequence[str], values: Sequence[str]) -> None:
+    def __init__(self, keys: Sequence[str], values: Mapping[str, np.ufunc | None]) -> None:
         self._keys = tuple(keys)
+        self._reduce = dict(values)
         self._names = (*keys, *values)
         self._blocks: list[dict[str, Column]] = []
         self._pending = 0
@@ -45,7 +38,7 @@ class Distinct:
             self.compact()
 
     def compact(self) -> dict[str, Column]:
-        """One row for each key, in ascending order."""
+        """One row for each key, in no order."""
         if not self._blocks:
             return {name: np.empty(0, np.uint64) for name in self._names}
         columns = self._blocks[0]
@@ -55,48 +48,57 @@ class Distinct:
                 for name in self._names
             }
         if self._pending:
-            columns = _unique(columns, self._keys)
+            columns = self._unique(columns)
         self._blocks = [columns]
         self._compacted, self._pending = len(columns[self._keys[0]]), 0
         return columns
 
+    def _unique(self, columns: dict[str, Column]) -> dict[str, Column]:
+        keys = [columns[name] for name in self._keys]
+        if _ascends(keys):
+            return columns
+        order, repeats = _order(keys)
+        if not repeats.any():
+            return columns
+        starts = np.flatnonzero(np.concatenate([[True], ~repeats]))
+        chosen = order[starts]
 
-def _unique(columns: dict[str, Column], keys: Sequence[str]) -> dict[str, Column]:
-    new = _begins(columns, keys)
-    if new is None:
-        order = _order([columns[name] for name in keys])
-        columns = {name: column[order] for name, column in columns.items()}
-        new = _begins(columns, keys)
-        assert new is not None
-    if new.all():
-        return columns
-    starts = np.flatnonzero(new)
-    return {name: _reduced(name, column, starts) for name, column in columns.items()}
+        def joined(name: str, column: Column) -> Column:
+            reduce = self._reduce.get(name)
+            return column[chosen] if reduce is None else reduce.reduceat(column[order], starts)
+
+        return {name: joined(name, column) for name, column in columns.items()}
 
 
-def _begins(columns: dict[str, Column], keys: Sequence[str]) -> NDArray[np.bool_] | None:
-    """Where another key begins; None when the keys do not ascend."""
-    rows = len(columns[keys[0]])
-    above, same = np.zeros(rows - 1, np.bool_), np.ones(rows - 1, np.bool_)
-    for name in keys:
-        column = columns[name]
-        above |= same & (column[1:] > column[:-1])
-        same &= column[1:] == column[:-1]
-        if not (above | same).all():
-            return None
+def _ascends(keys: list[Column]) -> bool:
+    """Whether each row is above the one before: then no key repeats."""
+    same = np.ones(len(keys[0]) - 1, np.bool_)
+    for key in keys:
+        if (same & (key[1:] < key[:-1])).any():
+            return False
+        same &= key[1:] == key[:-1]
         if not same.any():
-            break
-    return np.concatenate([[True], above])
+            return True
+    return False
 
 
-def _order(keys: list[Column]) -> NDArray[np.intp]:
-    order = np.argsort(keys[0])
-    first = keys[0][order]
-    if (first[1:] == first[:-1]).any():
-        return np.lexsort(keys[::-1])
-    return order
+def _order(keys: list[Column]) -> tuple[NDArray[np.intp], NDArray[np.bool_]]:
+    """An order with equal keys side by side, and which rows of it repeat the one before.
 
-
-def _reduced(name: str, column: Column, starts: NDArray[np.intp]) -> Column:
-    reduce = _REDUCE.get(name.split("_")[0])
-    return column[starts] if reduce is None else reduce.reduceat(column, starts)
+    One column is sorted in place of all: rows that share it are nearly always equal.
+    """
+    first = keys[0]
+    if len(keys) > 2:
+        first = np.zeros(len(first), np.uint64)
+        for key in keys:
+            first = (first ^ key.astype(np.uint64)) * _MIXER
+    order = np.argsort(first)
+    repeats = first[order[1:]] == first[order[:-1]]
+    rows = np.flatnonzero(repeats)
+    before, after = order[rows], order[rows + 1]
+    if all((key[before] == key[after]).all() for key in keys):
+        return order, repeats
+    order = np.lexsort(keys[::-1])
+    before, after = order[:-1], order[1:]
+    repeats = np.logical_and.reduce([key[before] == key[after] for key in keys])
+    return order, repeats

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,7 @@ class ArraySums:
 
     node_id: NodeId
     chunk_high: NDArray[np.uint64]
-    chunk_low: NDArray[np.uint64]
+    chunk_low: NDArray[np.unsignedinteger[Any]]
     """The two parts of native chunk ids."""
     native_length: NDArray[np.uint64]
     location: NDArray[np.intp]
@@ -80,10 +81,12 @@ def _sum_array(manifest: Manifest, array: ArrayManifest) -> ArraySums:
     )
 
 
-def _id_parts(ids: NDArray[np.uint8]) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+def _id_parts(
+    ids: NDArray[np.uint8],
+) -> tuple[NDArray[np.uint64], NDArray[np.unsignedinteger[Any]]]:
     if ids.shape[1] == 12:
         columns = id_columns(ids)
-        return columns.high, columns.low.astype(np.uint64)
+        return columns.high, columns.low
     # Early generations had ids of 16 bytes.
     parts = np.ascontiguousarray(ids).view(">u8").reshape(-1, 2).astype(np.uint64)
     return parts[:, 0], parts[:, 1]

@@ -33,8 +33,11 @@ class Totals:
         num_bits = len(usage.refs) + 1
         words = range(-(-num_bits // BITS)) if by_mask else ()
         self._words = [f"mask_{word}" for word in words]
-        values = ["array", *self._words, *(("first", "last") if by_snapshot else ())]
-        self._native = Distinct(("high", "low"), ("length", *values))
+        values: dict[str, np.ufunc | None] = {"array": np.minimum}
+        values |= dict.fromkeys(self._words, np.bitwise_or)
+        if by_snapshot:
+            values |= {"first": np.minimum, "last": np.maximum}
+        self._native = Distinct(("high", "low"), {"length": None, **values})
         self._virtual = Distinct(("location", "offset", "length"), values)
         self._locations: dict[str, int] = {}
         count = len(usage.manifests)
