@@ -131,9 +131,7 @@ def live(where: Path) -> dict[str, Any]:
     repo = open_official(where)
     everything = read_everything(repo)
     reachable = {
-        info.id
-        for name in repo.list_branches()
-        for info in repo.ancestry(branch=name)
+        info.id for name in repo.list_branches() for info in repo.ancestry(branch=name)
     } | {info.id for name in repo.list_tags() for info in repo.ancestry(tag=name)}
     return everything | {
         "snapshots": {id_: everything["snapshots"][id_] for id_ in sorted(reachable)}

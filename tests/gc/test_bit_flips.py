@@ -75,7 +75,7 @@ def test_sampled(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, spec_version: int
 ) -> None:
     source = built(tmp_path_factory, messy_repository, spec_version)
-    refused, made = check_flips(source, tmp_path, 60, seed=spec_version)
+    refused, _made = check_flips(source, tmp_path, 60, seed=spec_version)
     assert refused > 5
 
 

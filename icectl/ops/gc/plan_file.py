@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from icectl.ops.gc.plan import GcPlan
 
 VERSION = 1
 PARQUET = ".parquet"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 UNREACHABLE = "no branch or tag leads to it"
 NOT_IN_REPO = "repo does not list it"
 _REASONS = {
@@ -69,6 +71,7 @@ def write_plan(plan: GcPlan, path: Path) -> None:
             with path.open("w", encoding="ascii") as file:
                 file.write(json.dumps(_header(plan)) + "\n")
                 for row in _rows(plan):
+                    row["created_at"] = f"{row['created_at']:%Y-%m-%dT%H:%M:%S.%fZ}"
                     file.write(json.dumps(row) + "\n")
     except OSError as error:
         raise IcectlError(f"the plan file {path} cannot be written: {error.strerror}") from error
@@ -103,17 +106,13 @@ def _rows(plan: GcPlan) -> Iterator[dict[str, Any]]:
     for kind, garbage in plan.garbage.items():
         columns = (garbage.ids.to_names(), garbage.size.tolist(), garbage.created_at.tolist())
         for name, size, created_at in zip(*columns, strict=True):
-            reason = _REASONS.get(kind)
-            if reason is None:
-                reason = (
-                    "unreachable from every branch and tag" if name in dropped else "not in repo"
-                )
+            unreachable = name in dropped or plan.repository.info is None
             yield {
                 "kind": kind.value,
                 "id": name,
                 "size": size,
-                "created_at": created_at,
-                "reason": reason,
+                "created_at": _EPOCH + timedelta(microseconds=created_at),
+                "reason": _REASONS.get(kind) or (UNREACHABLE if unreachable else NOT_IN_REPO),
             }
 
 
