@@ -40,7 +40,7 @@ MAY_BE_HEAVY = {
     "gcsfs": {"storage/gcs.py"},
     "fsspec": {"storage/object_store.py", "storage/s3.py", "storage/gcs.py"},
     "pyspark": {"spark"},
-    "pyarrow": {"spark"},
+    "pyarrow": {"spark", "ops/tables"},
 }
 """Where an import at the top of a module is right, since nobody imports it who needs less."""
 

@@ -81,6 +81,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("gc", "Delete what no version needs", "gc:collect"),
     Command("validate", "Check whether the repository is sound", "validate:validate"),
     Command("stats", "Show where the bytes go", "stats:stats"),
+    Command("export", "Write the repository as tables to files", "export:export"),
+    Command("sql", "Ask the repository in SQL, on Spark", "sql:sql"),
     Command("inspect-file", "Show what one file of the format says", "inspect_file:inspect_file"),
     Command("remote list", "List the named repositories", "remote:list_remotes"),
     Command("remote show", "Show one named repository", "remote:show"),

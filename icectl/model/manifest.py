@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING
 
 from icectl.model.ids import ManifestId, NodeId
@@ -34,6 +34,9 @@ class Spans:
         start = int(self.start[row])
         return bytes(self.data[start : start + int(self.length[row])])
 
+    def take(self, rows: NDArray[np.intp]) -> Spans:
+        return Spans(self.data, self.start[rows], self.length[rows])
+
     def to_list(self) -> list[bytes]:
         data = bytes(self.data)
         starts, ends = self.start.tolist(), (self.start + self.length).tolist()
@@ -62,6 +65,19 @@ class ChunkRefs:
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    def take(self, rows: NDArray[np.intp]) -> ChunkRefs:
+        columns = (getattr(self, field.name) for field in fields(self))
+        return ChunkRefs(
+            *(
+                column.take(rows)
+                if isinstance(column, Spans)
+                else column[rows]
+                if column is not None
+                else None
+                for column in columns
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

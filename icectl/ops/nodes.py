@@ -58,7 +58,7 @@ def list_nodes(
         deepest = _level(root) + depth
         nodes = [node for node in nodes if _level(node.path) <= deepest]
     nodes.sort(key=lambda node: path_sort_key(node.path))
-    return NodeListing(snapshot_id, root, tuple(map(_describe, nodes)))
+    return NodeListing(snapshot_id, root, tuple(map(describe_node, nodes)))
 
 
 def normalize_path(path: str) -> str:
@@ -84,7 +84,7 @@ def _level(path: str) -> int:
     return len(path_sort_key(path))
 
 
-def _describe(node: NodeSnapshot) -> Node:
+def describe_node(node: NodeSnapshot) -> Node:
     data = node.node_data
     if not isinstance(data, ArrayNodeData):
         kind = "group" if isinstance(data, GroupNodeData) else "unknown"

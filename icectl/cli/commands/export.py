@@ -1,0 +1,155 @@
+"""`icectl export`: the repository as tables in files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import command
+from icectl.cli.parameters import Argument, Option
+from icectl.cli.spark_options import (
+    ROWS_FOR_SPARK,
+    AllSnapshotsOption,
+    AsOfOption,
+    EngineOption,
+    SparkConfOption,
+    SparkMasterOption,
+    SparkRemoteOption,
+    TableRefOption,
+    resolve_scope,
+)
+from icectl.ops.tables.export import (
+    FORMATS,
+    ExportedTable,
+    ExportResult,
+    check_target,
+    export_locally,
+    require_pyarrow,
+)
+from icectl.ops.tables.names import TABLES
+from icectl.render.rows import render_export
+
+if TYPE_CHECKING:
+    from icectl.ops.tables.scan import Partition, TableScan
+    from icectl.spark.session import SparkOptions
+
+EXAMPLES = {
+    "export": (
+        ("icectl export chunk_refs --to tables", "where each chunk of main is, as Parquet"),
+        ("icectl export all --to tables --format jsonl", "every table"),
+        ("icectl export nodes chunk_refs --ref v1.0 --ref main --to tables", "two versions"),
+        (
+            "icectl export chunk_refs --all-snapshots --to s3a://bucket/tables "
+            "--spark-master spark://host:7077",
+            "from the executors of a cluster",
+        ),
+    )
+}
+ALL = "all"
+
+
+@command()
+def export(
+    context: CommandContext,
+    tables: Annotated[
+        list[str],
+        Argument("TABLE", help=f"One of: {', '.join(TABLES)}; or {ALL}. Several may be given."),
+    ],
+    to: Annotated[
+        str,
+        Option(
+            "--to",
+            metavar="DIRECTORY",
+            help="Where to write: TABLE/part-….FORMAT is made in it. Spark takes URLs, too.",
+        ),
+    ],
+    format_: Annotated[
+        str,
+        Option(
+            "--format", metavar="|".join(FORMATS), choices=FORMATS, help="The kind of the files."
+        ),
+    ] = "parquet",
+    ref: TableRefOption = (),  # type: ignore[assignment]
+    all_snapshots: AllSnapshotsOption = False,
+    as_of: AsOfOption = None,
+    engine: EngineOption = "auto",
+    spark_master: SparkMasterOption = None,
+    spark_remote: SparkRemoteOption = None,
+    spark_conf: SparkConfOption = (),  # type: ignore[assignment]
+) -> None:
+    """Write tables of the repository to files.
+
+    The tables are refs (branches and tags), snapshots (the history), nodes (groups and
+    arrays), manifests, chunk_refs (where each chunk is), changes (what each commit changed),
+    ops_log (operations) and objects (what lies in the storage). Their columns are documented
+    in README, and change only by addition. Files that the table cannot need are not read.
+
+    Needs pyarrow, and for --engine spark PySpark and Java: pip install 'icectl[spark]'.
+    """
+    from icectl.spark.session import missing_for_spark, parse_spark_options
+
+    require_pyarrow()
+    from icectl.ops.tables.scan import TableScan
+
+    spark_options = parse_spark_options(spark_master, spark_remote, spark_conf)
+    repository = context.open_repository()
+    scope = resolve_scope(context, repository, ref, all_snapshots, as_of)
+    names = list(TABLES) if ALL in tables else list(dict.fromkeys(tables))
+    scans = [TableScan(repository.storage, name, scope) for name in names]
+    if "://" not in to:
+        for name in names:
+            check_target(Path(to, name))
+    on_spark = engine == "spark" or (engine == "auto" and bool(spark_master or spark_remote))
+    planned = [] if on_spark else [scan.plan() for scan in scans]
+    if engine == "auto" and not on_spark:
+        rows = sum(partition.work.num_rows for plan in planned for partition in plan)
+        on_spark = rows > ROWS_FOR_SPARK and missing_for_spark(spark_options, os.environ) is None
+    if on_spark:
+        written = _export_with_spark(context, scans, to, format_, spark_options)
+    else:
+        written = _export_locally(context, scans, planned, Path(to), format_)
+    result = ExportResult(to, "spark" if on_spark else "local", format_, tuple(written))
+    context.emit(result, render_export)
+
+
+def _export_locally(
+    context: CommandContext,
+    scans: Sequence[TableScan],
+    planned: Sequence[list[Partition]],
+    directory: Path,
+    format_: str,
+) -> list[ExportedTable]:
+    written = []
+    for scan, partitions in zip(scans, planned, strict=True):
+        with context.progress(f"exporting {scan.table}", unit="rows") as progress:
+            written.append(export_locally(scan, partitions, directory, format_, progress.advance))
+    return written
+
+
+def _export_with_spark(
+    context: CommandContext,
+    scans: Sequence[TableScan],
+    to: str,
+    format_: str,
+    options: SparkOptions,
+) -> list[ExportedTable]:
+    from icectl.spark.failures import told_in_words
+    from icectl.spark.session import spark_session
+    from icectl.spark.tables import RepositorySource, export_with_spark
+
+    written = []
+    base = to.rstrip("/") if "://" in to else Path(to).absolute().as_uri()
+    with spark_session(options, os.environ) as spark, told_in_words():
+        for scan in scans:
+            source = RepositorySource(
+                scan.storage.location, context.location.storage_options, scan.scope
+            )
+            context.note(f"exporting {scan.table} on Spark")
+            target = f"{base}/{scan.table}"
+            export_with_spark(source.load(spark, scan.table), scan.schema, target, format_)
+            path = target if "://" in to else str(Path(to, scan.table))
+            written.append(ExportedTable(scan.table, path, None))
+    return written

@@ -1,0 +1,108 @@
+"""`icectl sql`: questions to the repository in SQL."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from functools import partial
+from typing import Annotated, Any
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import NumberOption, command
+from icectl.cli.parameters import Argument
+from icectl.cli.spark_options import (
+    AllSnapshotsOption,
+    AsOfOption,
+    SparkConfOption,
+    SparkMasterOption,
+    SparkRemoteOption,
+    TableRefOption,
+    resolve_scope,
+)
+from icectl.errors import UnsupportedError
+from icectl.render.rows import render_rows
+
+EXAMPLES = {
+    "sql": (
+        (
+            'icectl sql "select path, kind, count(*) as chunks, sum(length) as bytes '
+            'from chunk_refs group by path, kind"',
+            "what each array of main is made of",
+        ),
+        (
+            "icectl sql \"select snapshot_id from changes where path = '/t' "
+            "and kind = 'updated_chunk' and coordinates[0] between 10 and 19 group by 1\"",
+            "which commits touched a region of an array",
+        ),
+        (
+            'icectl sql "select kind, count(*) as objects, sum(size_bytes) as bytes '
+            'from objects group by kind" --json',
+            "what lies in the storage",
+        ),
+    )
+}
+
+
+@command(jsonl=True)
+def sql(
+    context: CommandContext,
+    query: Annotated[
+        str, Argument("QUERY", help="A query in Spark's SQL over the tables of the repository.")
+    ],
+    number: NumberOption = None,
+    ref: TableRefOption = (),  # type: ignore[assignment]
+    all_snapshots: AllSnapshotsOption = False,
+    as_of: AsOfOption = None,
+    spark_master: SparkMasterOption = None,
+    spark_remote: SparkRemoteOption = None,
+    spark_conf: SparkConfOption = (),  # type: ignore[assignment]
+) -> None:
+    """Ask the repository in SQL.
+
+    The tables are refs, snapshots, nodes, manifests, chunk_refs, changes, ops_log and objects,
+    with the columns that README documents. A condition on path, snapshot_id or kind with
+    constants keeps files that cannot match from being read.
+
+    The query runs on Spark: pip install 'icectl[spark]', and Java 17 or newer.
+    """
+    from icectl.spark.session import (
+        INSTALL_HINT,
+        missing_for_spark,
+        parse_spark_options,
+        spark_session,
+    )
+
+    options = parse_spark_options(spark_master, spark_remote, spark_conf)
+    missing = missing_for_spark(options, os.environ)
+    if missing is not None:
+        raise UnsupportedError(f"icectl sql runs on Spark, and {missing}", hint=INSTALL_HINT)
+    # Before Java starts: most mistakes are found here.
+    repository = context.open_repository()
+    scope = resolve_scope(context, repository, ref, all_snapshots, as_of)
+
+    from icectl.spark.failures import told_in_words
+    from icectl.spark.tables import RepositorySource, run_query
+
+    source = RepositorySource(repository.storage.location, context.location.storage_options, scope)
+    with spark_session(options, os.environ) as spark, told_in_words():
+        result, columns = run_query(spark, source, query, number)
+    context.emit_list(
+        "rows", _rows(result), partial(render_rows, columns), beside={"columns": columns}
+    )
+
+
+def _rows(result: Any) -> Iterator[Mapping[str, object]]:
+    for batch in result.to_batches():
+        for row in batch.to_pylist():
+            yield {name: _plain(value) for name, value in row.items()}
+
+
+def _plain(value: object) -> object:
+    """Decimals, dates and the like as texts; what JSON or the renderers know stays."""
+    if isinstance(value, list):
+        return [_plain(element) for element in value]
+    if isinstance(value, dict):
+        return {key: _plain(element) for key, element in value.items()}
+    known = value is None or isinstance(value, str | int | float | bytes | datetime)
+    return value if known else str(value)

@@ -1,0 +1,86 @@
+"""Options of the commands that can run on Spark, and the choice of the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+from icectl.cli.parameters import Option
+
+if TYPE_CHECKING:
+    from icectl.cli.context import CommandContext
+    from icectl.ops.tables.scope import Scope
+    from icectl.repository.repository import Repository
+
+ENGINES = ("auto", "local", "spark")
+ROWS_FOR_SPARK = 50_000_000
+"""Beyond this many references `auto` means Spark, where it is installed."""
+
+EngineOption = Annotated[
+    str,
+    Option(
+        "--engine",
+        metavar="auto|local|spark",
+        choices=ENGINES,
+        help="Where to work: in this process, or on Spark. auto: on Spark when one of its options "
+        f"is given, or beyond {ROWS_FOR_SPARK // 1_000_000} million references if it is installed.",
+    ),
+]
+SparkMasterOption = Annotated[
+    str | None,
+    Option(
+        "--spark-master",
+        metavar="URL",
+        help="The master of a Spark cluster, such as spark://HOST:7077. Default: this machine, "
+        "local[*].",
+    ),
+]
+SparkRemoteOption = Annotated[
+    str | None,
+    Option("--spark-remote", metavar="URL", help="A Spark Connect server: sc://HOST:15002."),
+]
+SparkConfOption = Annotated[
+    list[str],
+    Option(
+        "--spark-conf",
+        metavar="KEY=VALUE",
+        help="A setting of Spark, such as spark.executor.memory=4g. Repeatable.",
+    ),
+]
+TableRefOption = Annotated[
+    list[str],
+    Option(
+        "--ref",
+        metavar="REF",
+        help="Show these versions, or for snapshots and changes their history. Repeatable. "
+        "Default: main, and for snapshots and changes the whole repository.",
+    ),
+]
+AllSnapshotsOption = Annotated[
+    bool, Option("--all-snapshots", help="Show every snapshot of the repository.")
+]
+AsOfOption = Annotated[
+    str | None,
+    Option(
+        "--as-of",
+        metavar="TIME",
+        help="As it was then: a date (2024-01-31), a time (2024-01-31T12:00:00Z), or an age (3d).",
+    ),
+]
+
+
+def resolve_scope(
+    context: CommandContext,
+    repository: Repository,
+    refs: Sequence[str],
+    all_snapshots: bool,
+    as_of: str | None,
+) -> Scope:
+    """The versions as snapshot ids, which cannot move while tables are read."""
+    from icectl.errors import UsageError
+    from icectl.ops.tables.scope import Scope
+
+    if refs and all_snapshots:
+        raise UsageError("--ref and --all-snapshots cannot stand together")
+    ids = tuple(str(repository.resolve(ref).snapshot_id) for ref in refs)
+    return Scope(ids, all_snapshots, context.parse_moment(as_of))

@@ -1,0 +1,42 @@
+"""What goes wrong inside Spark, told as what went wrong in icectl.
+
+An error in an executor arrives as the text of a traceback; one of ours is found in it and
+keeps its sentence, kind and exit code.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from icectl import errors
+from icectl.errors import IcectlError, UsageError
+
+_OURS = re.compile(r"^(?:.*\s)?icectl\.errors\.(\w+): (.+)$", re.MULTILINE)
+
+
+@contextmanager
+def told_in_words() -> Iterator[None]:
+    from pyspark.errors import AnalysisException, ParseException, PySparkException
+
+    try:
+        yield
+    except PySparkException as error:
+        ours = _find_ours(str(error))
+        if ours is not None:
+            raise ours from error
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        if isinstance(error, AnalysisException | ParseException):
+            raise UsageError(lines[0]) from error
+        raise IcectlError(f"Spark failed: {lines[0]}") from error
+
+
+def _find_ours(text: str) -> IcectlError | None:
+    found = _OURS.search(text)
+    kind = getattr(errors, found[1], None) if found else None
+    if found is None or kind is None:
+        return None
+    same = type(kind.__name__, (IcectlError,), {"kind": kind.kind, "exit_code": kind.exit_code})
+    error: IcectlError = same(found[2])
+    return error

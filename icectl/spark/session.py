@@ -1,0 +1,112 @@
+"""The one place where icectl gets its Spark session.
+
+`local[*]` unless a master or a Connect server is named. The executors use the interpreter
+that runs now, unless `PYSPARK_PYTHON` says otherwise.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from icectl.errors import IcectlError, UnsupportedError, UsageError
+from icectl.spark import register
+
+INSTALL_HINT = "pip install 'icectl[spark]' installs PySpark; it needs Java 17 or newer"
+QUIET_LOG = Path(__file__).with_name("log4j2.properties")
+
+
+@dataclass(frozen=True, slots=True)
+class SparkOptions:
+    master: str | None = None
+    remote: str | None = None
+    """The URL of a Spark Connect server: sc://HOST:PORT."""
+    conf: Mapping[str, str] = field(default_factory=dict)
+
+
+def parse_spark_options(
+    master: str | None, remote: str | None, conf: Iterable[str]
+) -> SparkOptions:
+    """As given on a command line: `--spark-master`, `--spark-remote`, `--spark-conf KEY=VALUE`."""
+    if master and remote:
+        raise UsageError(
+            "--spark-master and --spark-remote cannot stand together",
+            hint="a Connect server has its own master",
+        )
+    pairs = {}
+    for pair in conf:
+        key, separator, value = pair.partition("=")
+        if not separator or not key.startswith("spark."):
+            raise UsageError(
+                "--spark-conf is written KEY=VALUE", hint="spark.executor.memory=4g for example"
+            )
+        pairs[key] = value
+    return SparkOptions(master, remote, pairs)
+
+
+def missing_for_spark(options: SparkOptions, environ: Mapping[str, str]) -> str | None:
+    """What a session would need and is not here, as a sentence; None when all is there."""
+    for module in ("pyspark", "pyarrow"):
+        if find_spec(module) is None:
+            return f"{module} is not installed"
+    if options.remote:
+        return None
+    java_home = environ.get("JAVA_HOME")
+    java = Path(java_home, "bin", "java") if java_home else None
+    if not (java and java.exists()) and shutil.which("java", path=environ.get("PATH")) is None:
+        return "Java is not installed"
+    return None
+
+
+@contextmanager
+def spark_session(
+    options: SparkOptions, environ: MutableMapping[str, str], *, name: str = "icectl"
+) -> Iterator[Any]:
+    """A session that knows the format `icechunk`; ended afterwards.
+
+    `environ` must be that of the process: the Java side inherits it.
+    """
+    missing = missing_for_spark(options, environ)
+    if missing is not None:
+        raise UnsupportedError(f"Spark cannot be used: {missing}", hint=INSTALL_HINT)
+    environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    session = _build(options, name)
+    try:
+        register(session)
+        yield session
+    finally:
+        session.stop()
+
+
+def _build(options: SparkOptions, name: str) -> Any:
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
+    if options.remote:
+        builder = builder.remote(options.remote)
+    else:
+        builder = (
+            builder.master(options.master or "local[*]")
+            .config("spark.ui.enabled", "false")
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.log.structuredLogging.enabled", "false")
+            .config(
+                "spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={QUIET_LOG.as_uri()}"
+            )
+        )
+    for key, value in options.conf.items():
+        builder = builder.config(key, value)
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        reason = str(error).strip().splitlines() or [type(error).__name__]
+        raise IcectlError(
+            f"Spark did not start: {reason[0]}",
+            hint="check --spark-master or --spark-remote, and `java -version`",
+        ) from error

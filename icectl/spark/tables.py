@@ -1,0 +1,98 @@
+"""The tables of one repository as DataFrames, views and files of a Spark session."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from icectl.errors import UsageError
+from icectl.ops.tables.schemas import INTEGERS, SCHEMAS, TEXTS, TIME
+from icectl.ops.tables.scope import Scope
+from icectl.spark.datasource import STORAGE_PREFIX
+
+SPARK_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class RepositorySource:
+    """Where the executors find the repository, and which versions are wanted."""
+
+    location: str
+    storage_options: Mapping[str, str] = field(default_factory=dict)
+    scope: Scope = field(default_factory=Scope)
+    """Its refs are snapshot ids: what a branch points at must not change between two tables."""
+
+    def load(self, spark: Any, table: str, columns: Sequence[str] = ()) -> Any:
+        options = {f"{STORAGE_PREFIX}{key}": value for key, value in self.storage_options.items()}
+        options["table"] = table
+        if columns:
+            options["columns"] = ",".join(columns)
+        if self.scope.all_snapshots:
+            options["snapshot"] = "all"
+        elif self.scope.refs:
+            options["snapshot"] = ",".join(self.scope.refs)
+        if self.scope.as_of is not None:
+            options["as_of"] = (_EPOCH + timedelta(microseconds=self.scope.as_of)).isoformat()
+        return spark.read.format("icechunk").options(**options).load(self.location)
+
+
+def export_with_spark(frame: Any, schema: Any, target: str, format_: str) -> None:
+    """Write one table from the executors; the texts are those of the local engine."""
+    from pyspark.sql import functions
+
+    if format_ == "parquet":
+        frame.write.option("compression", "zstd").parquet(target)
+        return
+    columns = []
+    for name in frame.columns:
+        column, type_ = functions.col(name), schema.field(name).type
+        if type_ == TIME:
+            column = functions.date_format(column, SPARK_TIME)
+        elif format_ == "csv" and type_ in (TEXTS, INTEGERS):
+            column = functions.to_json(column, {"ignoreNullFields": "false"})
+        columns.append(column.alias(name))
+    writer = frame.select(*columns).write
+    if format_ == "csv":
+        writer.option("header", "true").option("escape", '"').option("emptyValue", '""').csv(target)
+    else:
+        writer.option("ignoreNullFields", "false").json(target)
+
+
+def run_query(
+    spark: Any, source: RepositorySource, query: str, limit: int | None
+) -> tuple[Any, list[dict[str, str]]]:
+    """The result of a query over the tables as one Arrow table, and its columns with types."""
+    for table, columns in plan_views(query).items():
+        source.load(spark, table, columns).createOrReplaceTempView(table)
+    result = spark.sql(query)
+    names = result.columns
+    repeated = next((name for name in names if names.count(name) > 1), None)
+    if repeated is not None:
+        raise UsageError(
+            f"two columns of the result are named {repeated}", hint="give one of them a name: AS x"
+        )
+    types = [{"name": name, "type": type_} for name, type_ in result.dtypes]
+    return (result if limit is None else result.limit(limit)).toArrow(), types
+
+
+def plan_views(query: str) -> dict[str, tuple[str, ...]]:
+    """The tables that the query can mean, each with the columns that it can mean.
+
+    Spark does not tell a Python data source which columns are wanted. A column whose name does
+    not occur in the text is not wanted, unless the text asks for columns without naming them.
+    """
+    text = re.sub(r"count\s*\(\s*\*\s*\)", "", query.lower())
+    words = set(re.findall(r"\w+", text))
+    unnamed = "*" in text or bool(words & {"natural", "table", "describe", "desc", "show"})
+    tables = [table for table in SCHEMAS if table in words]
+    views = {}
+    for table in tables or SCHEMAS:
+        names = SCHEMAS[table].names
+        wanted = tuple(name for name in names if name in words)
+        # Rows can be counted without a column; one of them must be there all the same.
+        views[table] = tuple(names) if unnamed else wanted or (names[0],)
+    return views
