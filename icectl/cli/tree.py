@@ -88,6 +88,8 @@ COMMANDS: tuple[Command, ...] = (
     Command("remote show", "Show one named repository", "remote:show"),
     Command("remote add", "Give a repository a name", "remote:add"),
     Command("remote remove", "Forget a named repository", "remote:remove"),
+    Command("doctor", "Check the installation and the storage", "doctor:doctor"),
+    Command("demo", "Make a repository and show the commands on it", "demo:demo"),
 )
 
 

@@ -1,0 +1,89 @@
+"""`icectl doctor`: is all there that icectl needs?"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import command
+from icectl.cli.parameters import Option
+from icectl.errors import IcectlError, RepositoryNotFoundError
+
+if TYPE_CHECKING:
+    from icectl.ops.doctor import Check
+
+EXAMPLES = {
+    "doctor": (
+        ("icectl doctor", "the installation, and the repository here if there is one"),
+        ("icectl doctor -r s3://bucket/prefix", "the storage of a repository as well"),
+        ("icectl doctor -r prod --read-only", "the same, and write nothing at all"),
+    )
+}
+
+
+@command()
+def doctor(
+    context: CommandContext,
+    read_only: Annotated[
+        bool,
+        Option("--read-only", help="Do not try conditional writes, which takes a small object."),
+    ] = False,
+) -> int | None:
+    """Check the installation, the credentials and the storage.
+
+    Looked at are the interpreter, the libraries, Java and Spark, the config file, where
+    credentials come from (names only, never a value), and, where a repository is named or the
+    current directory is in one: whether its storage can be reached, whether it honours
+    conditional writes, and how far its clock is off. To try conditional writes on S3 or GCS one
+    small object is written beside the repository and deleted again.
+
+    Exit code 0 says that nothing failed, 1 that something did; warnings are not failures.
+    """
+    from icectl.ops.doctor import diagnose
+    from icectl.render.doctor import render_diagnosis
+
+    diagnosis = diagnose(_checks(context, read_only))
+    context.emit(diagnosis, render_diagnosis)
+    return None if diagnosis.ok else 1
+
+
+def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
+    from icectl.ops.doctor import (
+        Check,
+        check_credentials,
+        check_installation,
+        check_storage,
+    )
+    from icectl.spark.session import SparkOptions, missing_for_spark
+
+    environ = context.environ
+    yield from check_installation(environ)
+    missing = missing_for_spark(SparkOptions(), environ)
+    yield Check("spark", "absent" if missing else "ok", missing or "a local session can be started")
+    yield _check_config(context)
+    yield from check_credentials(environ, Path(environ.get("HOME") or "~").expanduser())
+    try:
+        storage = context.open_storage()
+    except RepositoryNotFoundError:
+        yield Check(
+            "storage", "absent", "not checked, since no repository was named", "-r LOCATION"
+        )
+    except IcectlError as error:
+        yield Check("storage", "failed", error.message, error.hint)
+    else:
+        yield from check_storage(storage, may_write=not read_only)
+
+
+def _check_config(context: CommandContext) -> Check:
+    from icectl.ops.doctor import Check
+
+    try:
+        count = len(context.config.repositories)
+    except IcectlError as error:
+        return Check("config file", "failed", error.message, error.hint)
+    path = context.config.path
+    if not context.config.text:
+        return Check("config file", "absent", f"there is no {path}", "icectl remote add makes it")
+    return Check("config file", "ok", f"{path}, {count} repositories")

@@ -1,0 +1,1 @@
+"""A realistic repository from nothing: the story, two authors who can write it, and its dates."""

@@ -1,0 +1,228 @@
+"""Checks of the installation, the credentials and a storage: `icectl doctor`.
+
+Each check says what it found and never raises for it. Of credentials only the names of
+variables and files are told, never what they hold.
+"""
+
+from __future__ import annotations
+
+import importlib
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Literal
+
+from icectl.errors import IcectlError, RefusedError, RepositoryNotFoundError
+from icectl.repository.open import open_repository
+from icectl.storage.contract import Storage
+from icectl.storage.local import LocalStorage
+
+State = Literal["ok", "warning", "failed", "absent"]
+
+OLDEST_PYTHON = (3, 11)
+OLDEST_JAVA = 17
+REQUIRED = (
+    "numpy", "flatbuffers", "zstandard", "msgpack", "yaml", "typer", "fsspec", "s3fs", "gcsfs",
+)  # fmt: skip
+OPTIONAL = {
+    "pyspark": "only --engine spark, export and sql need it",
+    "pyarrow": "only Spark and Parquet files need it",
+    "icechunk": "the official package; icectl does not need it",
+}
+DISTRIBUTIONS = {"yaml": "pyyaml"}
+"""Where the name to import is not the name to install."""
+AWS_VARIABLES = (
+    "AWS_PROFILE",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_SECRET_ACCESS_KEY",
+    "AWS_SESSION_TOKEN",
+    "AWS_ROLE_ARN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+GOOGLE_VARIABLES = ("GOOGLE_APPLICATION_CREDENTIALS",)
+NOTABLE_SKEW_SECONDS = 30
+REFUSED_SKEW_SECONDS = 15 * 60
+"""S3 refuses requests that are signed with a time so wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    name: str
+    state: State
+    detail: str
+    hint: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    ok: bool
+    """No check has failed."""
+    checks: tuple[Check, ...]
+
+
+def diagnose(checks: Iterator[Check]) -> Diagnosis:
+    found = tuple(checks)
+    return Diagnosis(all(check.state != "failed" for check in found), found)
+
+
+def check_installation(environ: Mapping[str, str]) -> Iterator[Check]:
+    version = platform.python_version()
+    state: State = "ok" if sys.version_info >= OLDEST_PYTHON else "failed"
+    yield Check("python", state, f"{platform.python_implementation()} {version}")
+    for name in REQUIRED:
+        yield check_library(name)
+    for name, purpose in OPTIONAL.items():
+        found = check_library(name)
+        if found.state == "failed" and "not installed" in found.detail:
+            found = Check(name, "absent", found.detail, purpose)
+        yield found
+    yield check_java(environ)
+
+
+def check_library(name: str) -> Check:
+    """Whether it can really be imported, which an installed but broken one cannot."""
+    distribution = DISTRIBUTIONS.get(name, name)
+    hint = f"pip install {distribution}"
+    try:
+        version = metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        return Check(name, "failed", "not installed", hint)
+    try:
+        importlib.import_module(name)
+    except Exception as error:  # whatever a broken installation does
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        hint = f"pip install --force-reinstall {distribution}"
+        return Check(name, "failed", f"{version} cannot be imported: {reason}", hint)
+    return Check(name, "ok", version)
+
+
+def check_java(environ: Mapping[str, str]) -> Check:
+    home = environ.get("JAVA_HOME")
+    candidate = Path(home, "bin", "java") if home else None
+    found = (
+        str(candidate)
+        if candidate and candidate.exists()
+        else shutil.which("java", path=environ.get("PATH"))
+    )
+    if found is None:
+        return Check("java", "absent", "not found", "only Spark needs it")
+    try:
+        done = subprocess.run(
+            [found, "-version"], env=dict(environ), capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Check("java", "warning", f"{found} does not run: {error}", "only Spark needs it")
+    output = done.stderr + done.stdout
+    match = re.search(r'version "(?:1\.)?(\d+)', output)
+    if match is None:
+        return Check("java", "warning", f"{found} tells no version", "only Spark needs it")
+    detail = f"version {match[1]} at {found}"
+    if int(match[1]) < OLDEST_JAVA:
+        return Check("java", "warning", detail, f"Spark 4 needs Java {OLDEST_JAVA} or newer")
+    return Check("java", "ok", detail)
+
+
+def check_credentials(environ: Mapping[str, str], home: Path) -> Iterator[Check]:
+    """Which sources there are; whether they are accepted, only the storage can tell."""
+    aws_files = {
+        "AWS_SHARED_CREDENTIALS_FILE": home / ".aws" / "credentials",
+        "AWS_CONFIG_FILE": home / ".aws" / "config",
+    }
+    google_files = {
+        "CLOUDSDK_CONFIG": home / ".config" / "gcloud" / "application_default_credentials.json"
+    }
+    yield _credentials("aws credentials", AWS_VARIABLES, aws_files, environ)
+    yield _credentials("google credentials", GOOGLE_VARIABLES, google_files, environ)
+
+
+def _credentials(
+    name: str, variables: tuple[str, ...], files: Mapping[str, Path], environ: Mapping[str, str]
+) -> Check:
+    found = [f"${variable}" for variable in variables if environ.get(variable)]
+    for variable, default in files.items():
+        named = environ.get(variable)
+        path = Path(named) if named else default
+        if path.is_dir():
+            path /= default.name
+        if path.is_file():
+            found.append(str(path))
+        elif named:
+            return Check(name, "warning", f"${variable} names a file that is not there: {named}")
+    pointer = environ.get("GOOGLE_APPLICATION_CREDENTIALS") if name.startswith("google") else None
+    if pointer and not Path(pointer).is_file():
+        return Check(name, "warning", f"$GOOGLE_APPLICATION_CREDENTIALS names no file: {pointer}")
+    if not found:
+        hint = "only the cloud's storage needs them; a machine's own role is not looked for here"
+        return Check(name, "absent", "none found", hint)
+    return Check(name, "ok", ", ".join(found))
+
+
+def check_storage(storage: Storage, *, may_write: bool) -> Iterator[Check]:
+    """Reachable, a repository, conditional writes, clock. The probe of writes is one object."""
+    try:
+        first = next(iter(storage.list("", with_info=False)), None)
+    except IcectlError as error:
+        yield Check("storage", "failed", error.message, error.hint)
+        return
+    yield Check("storage", "ok", f"{storage.location} can be listed")
+    yield _check_repository(storage, is_empty=first is None)
+    yield _check_conditional_writes(storage, may_write=may_write)
+    yield _check_clock(storage)
+
+
+def _check_repository(storage: Storage, *, is_empty: bool) -> Check:
+    try:
+        repository = open_repository(storage)
+    except RepositoryNotFoundError as error:
+        detail = "nothing is there yet" if is_empty else error.message
+        return Check("repository", "warning", detail, "icectl init makes one")
+    except IcectlError as error:
+        return Check("repository", "failed", error.message, error.hint)
+    return Check(
+        "repository",
+        "ok",
+        f"{repository.generation}, spec version {repository.spec_version}, "
+        f"branches: {len(repository.branches())}, tags: {len(repository.tags())}",
+    )
+
+
+def _check_conditional_writes(storage: Storage, *, may_write: bool) -> Check:
+    name = "conditional writes"
+    if not may_write:
+        return Check(name, "absent", "not tried", "without --read-only one small object is written")
+    try:
+        storage.ensure_conditional_writes()
+    except RefusedError as error:
+        return Check(name, "failed", error.message, error.hint)
+    except IcectlError as error:
+        return Check(name, "warning", f"could not be tried: {error.message}", error.hint)
+    if isinstance(storage, LocalStorage):
+        hint = "nobody may write with the official client while icectl changes the repository"
+        return Check(name, "ok", "by a lock between icectl's own processes", hint)
+    return Check(name, "ok", "honoured")
+
+
+def _check_clock(storage: Storage) -> Check:
+    try:
+        before = time.time_ns() // 1000
+        theirs = storage.read_clock()
+        after = time.time_ns() // 1000
+    except IcectlError as error:
+        return Check("clock", "warning", f"cannot be read: {error.message}", error.hint)
+    seconds = (theirs - (before + after) / 2) / 1e6
+    detail = f"the storage is {abs(seconds):.1f} s {'ahead' if seconds > 0 else 'behind'}"
+    if abs(seconds) >= REFUSED_SKEW_SECONDS:
+        return Check("clock", "failed", detail, "signed requests may be refused; set the clock")
+    if abs(seconds) >= NOTABLE_SKEW_SECONDS:
+        hint = "gc goes by the storage's clock, commits by the writer's: set the clock"
+        return Check("clock", "warning", detail, hint)
+    return Check("clock", "ok", detail)
