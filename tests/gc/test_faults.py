@@ -66,7 +66,7 @@ def count_requests(source: Path) -> int:
 def test_every_request_fails(source: Path, how: str) -> None:
     live = live_paths(source)
     total = count_requests(source)
-    assert total > 100
+    assert total > 50
     stride = max(1, total // 60)
     for number in range(1, total + 1, stride):
         inner = in_memory(source)
@@ -112,6 +112,8 @@ def test_every_file_is_damaged_once(source: Path, damage: str) -> None:
     for path in sorted(info.path for info in whole.list("")):
         if path.startswith(("chunks/", "overwritten/config")):
             continue
+        if damage == "missing" and path.startswith("refs/") and "branch.main" not in path:
+            continue  # that is how a branch or a tag is deleted before spec version 2
         storage = in_memory(source)
         data = storage.read(path)
         list(storage.delete_many([path]))

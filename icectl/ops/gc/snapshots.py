@@ -18,7 +18,9 @@ from icectl.ops.gc.marking import ManifestClaim, check_root_v1, mark_snapshot, m
 from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.transitions import state_of
 from icectl.ops.gc.watch import Watch
+from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.ops_log import REPO_PATH
+from icectl.repository.ref_files import branch_file
 from icectl.repository.reparent import drop_snapshots
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
@@ -40,6 +42,13 @@ class SnapshotPlan:
 def plan_snapshots(
     repository: Repository, listing: Listing, cutoff: int, watch: Watch
 ) -> SnapshotPlan:
+    if DEFAULT_BRANCH not in repository.branches():
+        # Nobody can delete it, so that its file or its entry is lost.
+        raise FormatError(
+            f"the branch {DEFAULT_BRANCH} is missing",
+            path=REPO_PATH if repository.info is not None else branch_file(DEFAULT_BRANCH),
+            hint=f"`icectl branch create {DEFAULT_BRANCH} REF` brings it back",
+        )
     if repository.info is not None:
         return _plan_v2(repository.storage, repository.info, listing, cutoff, watch)
     return _plan_v1(repository, listing, cutoff, watch)
