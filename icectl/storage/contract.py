@@ -37,6 +37,8 @@ class ObjectInfo:
     size: int | None
     created_at: int | None
     """Microseconds since 1970-01-01 UTC, by the storage's clock."""
+    etag: str | None = None
+    """What HTTP calls so, where the storage has one; only `info` tells it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -45,6 +45,7 @@ class ObjectHead:
     created_at: int
     version: Version
     metadata: Mapping[str, str]
+    etag: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,7 @@ class ObjectStore(Storage):
     def info(self, path: str) -> ObjectInfo:
         key = self._key(path)
         head = self._run(self._request(path, lambda: self._head_object(key)))
-        return ObjectInfo(path, head.size, head.created_at)
+        return ObjectInfo(path, head.size, head.created_at, head.etag)
 
     def listing_shards(self) -> int:
         return LISTING_SHARDS

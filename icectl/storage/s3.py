@@ -99,6 +99,7 @@ class S3Storage(ObjectStore):
             microseconds(response["LastModified"]),
             Version(response["ETag"]),
             response["Metadata"],
+            response["ETag"],
         )
 
     async def _put_object(

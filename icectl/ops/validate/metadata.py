@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
-from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange, Snapshot
+from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange, NodeSnapshot, Snapshot
 from icectl.model.transaction_log import TransactionLog
 from icectl.ops.diff.nodes import NodeTable
 from icectl.ops.diff.result import ArrayPair
@@ -67,6 +67,8 @@ class Metadata:
     """Those that could be read."""
     logs: set[SnapshotId] = field(default_factory=set)
     """Every log that a chosen snapshot needs."""
+    arrays: dict[NodeId, NodeSnapshot] = field(default_factory=dict)
+    """Each array as one of the newest versions has it."""
 
 
 def check_metadata(
@@ -165,6 +167,7 @@ class _Walk:
             found.users.setdefault(file.id, []).append(snapshot.id)
         for node in snapshot.nodes:
             if isinstance(node.node_data, ArrayNodeData):
+                found.arrays[node.id] = node
                 for ref in node.node_data.manifests:
                     use = ArrayUse(node.id, node.path, ref.extents)
                     found.uses.setdefault(ref.object_id, set()).add(use)

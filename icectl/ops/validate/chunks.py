@@ -1,0 +1,148 @@
+"""The level `chunks`: every native chunk file, by listing, and what no version needs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from icectl.model.ids import ManifestId, SnapshotId
+from icectl.model.manifest import Manifest, RefKind
+from icectl.ops.gc.id_sets import IdSet, id_columns, id_set, sort_order
+from icectl.ops.gc.listing import Listing, read_candidates, read_listing
+from icectl.ops.gc.objects import ObjectKind
+from icectl.ops.gc.watch import Watch
+from icectl.ops.stats.distinct import Column, Distinct
+from icectl.ops.validate import chunk_rules as rules
+from icectl.ops.validate.history import History
+from icectl.ops.validate.metadata import Metadata
+from icectl.ops.validate.problem import Problem, Report
+from icectl.repository.repository import Repository
+
+SHOWN_NAMES = 3
+
+
+@dataclass(slots=True)
+class NeededChunks:
+    """Collects the native references of all manifests, each chunk file once."""
+
+    metadata: Metadata
+    _distinct: Distinct = field(
+        default_factory=lambda: Distinct(
+            ("high", "low"),
+            {
+                "end": np.maximum,
+                "manifest": np.minimum,
+                "array": None,
+                "offset": None,
+                "length": None,
+            },
+        )
+    )
+    manifests: list[ManifestId] = field(default_factory=list)
+    arrays: dict[bytes, int] = field(default_factory=dict)
+    """Numbers of the arrays that chunks belong to."""
+    has_long_ids: bool = False
+    """Early generations have ids of 16 bytes, which are not looked for."""
+
+    def add(self, manifest: Manifest) -> None:
+        number = len(self.manifests)
+        self.manifests.append(manifest.id)
+        for array in manifest.arrays:
+            refs = array.refs
+            if refs.chunk_id.shape[1] != 12:
+                self.has_long_ids |= bool((refs.kind == RefKind.NATIVE).any())
+                continue
+            rows = np.flatnonzero(refs.kind == RefKind.NATIVE)
+            ids = id_columns(refs.chunk_id[rows])
+            offset, length = refs.offset[rows], refs.length[rows]
+            end = offset + length
+            place = self.arrays.setdefault(array.node_id, len(self.arrays))
+            self._distinct.add(
+                {
+                    "high": ids.high,
+                    "low": ids.low,
+                    "end": np.where(end < offset, np.uint64(2**64 - 1), end),
+                    "manifest": np.full(len(rows), number, np.int32),
+                    "array": np.full(len(rows), place, np.int32),
+                    "offset": offset,
+                    "length": length,
+                }
+            )
+
+    def columns(self) -> tuple[IdSet, dict[str, Column]]:
+        """The ids in ascending order, and the other columns beside them."""
+        columns = self._distinct.compact()
+        ids = IdSet(columns["high"].astype(np.uint64), columns["low"].astype(np.uint32))
+        order = sort_order(ids)
+        return ids[order], {name: column[order] for name, column in columns.items()}
+
+    def users(self, manifest_number: int) -> Collection[SnapshotId]:
+        return self.metadata.users[self.manifests[manifest_number]]
+
+
+def check_chunks(
+    repository: Repository, history: History, needed: NeededChunks, report: Report, watch: Watch
+) -> int:
+    """How many chunk files were looked at."""
+    ids, columns = needed.columns()
+    listing = _list(repository, ObjectKind.CHUNK, watch)
+    rows = listing.ids.find(ids)
+    for row in np.flatnonzero(rows < 0).tolist():
+        path = ObjectKind.CHUNK.path(ids[np.array([row])].to_names()[0])
+        manifest = int(columns["manifest"][row])
+        detail = f"the manifest {needed.manifests[manifest]} refers to it"
+        report.add(Problem(rules.CHUNK_MISSING, path, detail), needed.users(manifest))
+        report.missing.append(path)
+    present = rows >= 0
+    found = read_candidates(repository.storage, listing, rows[present], watch)
+    places = ids.find(found.ids)
+    size, end = found.size.astype(np.uint64), columns["end"][places]
+    for rule, wrong, what in (
+        (rules.CHUNK_SHORT, size < end, "references need"),
+        (rules.CHUNK_LONG, size > end, "references need only"),
+    ):
+        for row in np.flatnonzero(wrong).tolist():
+            path = ObjectKind.CHUNK.path(found.ids[np.array([row])].to_names()[0])
+            detail = f"it has {size[row]} bytes, {what} {end[row]}"
+            users = needed.users(int(columns["manifest"][places[row]]))
+            report.add(Problem(rule, path, detail), users)
+    if history.whole:
+        _check_orphans(repository, needed.metadata, ids, listing, report, watch)
+    return int(present.sum())
+
+
+def _check_orphans(
+    repository: Repository,
+    metadata: Metadata,
+    chunks: IdSet,
+    listing: Listing,
+    report: Report,
+    watch: Watch,
+) -> None:
+    needed: dict[ObjectKind, IdSet] = {
+        ObjectKind.SNAPSHOT: id_set(metadata.snapshots),
+        ObjectKind.TRANSACTION_LOG: id_set(metadata.logs),
+        ObjectKind.MANIFEST: id_set(metadata.claims),
+        ObjectKind.CHUNK: chunks,
+    }
+    for kind, ids in needed.items():
+        listed = listing if kind is ObjectKind.CHUNK else _list(repository, kind, watch)
+        orphans = listed.ids[~ids.contains(listed.ids)]
+        if len(orphans):
+            first = orphans[np.arange(min(SHOWN_NAMES, len(orphans)))].to_names()
+            report.add(Problem(rules.ORPHANS, f"{kind.directory}/", _shown(len(orphans), first)))
+        if listed.foreign:
+            names = [path.partition("/")[2] for path in listed.foreign[:SHOWN_NAMES]]
+            detail = _shown(len(listed.foreign), names)
+            report.add(Problem(rules.FOREIGN, f"{kind.directory}/", detail))
+
+
+def _shown(count: int, names: Iterable[str]) -> str:
+    return f"{count:,} of them: {', '.join(names)}" + (", ..." if count > SHOWN_NAMES else "")
+
+
+def _list(repository: Repository, kind: ObjectKind, watch: Watch) -> Listing:
+    with watch.phase(f"listing {kind.directory}", None, "objects") as counter:
+        return read_listing(repository.storage, kind, watch, counter)

@@ -1,0 +1,203 @@
+"""The level `manifests`: every manifest once, and the chunks that changed beside the logs.
+
+Manifests are read in the order in which commits changed them, so that the comparison of a
+snapshot with its parent finds both in memory; those that no comparison needs come after.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from threading import Lock
+
+import numpy as np
+
+from icectl.errors import FormatError, ObjectNotFoundError
+from icectl.model.ids import ManifestId, NodeId
+from icectl.model.manifest import Manifest
+from icectl.ops.diff.chunks import read_chunk_changes
+from icectl.ops.diff.coordinates import CoordinateSet, coordinate_keys
+from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
+from icectl.ops.gc.objects import ObjectKind
+from icectl.ops.gc.watch import Counter, Watch
+from icectl.ops.validate import chunk_rules as rules
+from icectl.ops.validate.check_manifest import check_manifest
+from icectl.ops.validate.metadata import ChangedArrays, Metadata
+from icectl.ops.validate.problem import Problem, Report, unreadable
+from icectl.repository.repository import Repository
+from icectl.storage.bounded import map_on_threads
+
+READERS = 8
+REFERENCES_REMEMBERED = 4_000_000
+"""Of manifests that the next comparison may need again."""
+
+Visit = Callable[[Manifest], None]
+
+
+@dataclass(slots=True)
+class CheckedManifests:
+    """Reads manifests; each is checked, and shown to `visit`, when it is first read."""
+
+    repository: Repository
+    metadata: Metadata
+    report: Report
+    visit: Visit
+    num_manifests: int = 0
+    num_chunk_refs: int = 0
+    unreadable: set[ManifestId] = field(default_factory=set)
+    counter: Counter | None = None
+    _done: set[ManifestId] = field(default_factory=set)
+    _recent: OrderedDict[ManifestId, Manifest] = field(default_factory=OrderedDict)
+    _lock: Lock = field(default_factory=Lock)
+
+    def read_manifest(self, manifest_id: ManifestId) -> Manifest:
+        """`FormatError` for one that cannot be read, after it was reported."""
+        with self._lock:
+            known = self._recent.get(manifest_id)
+            if known is not None:
+                self._recent.move_to_end(manifest_id)
+                return known
+        manifest, problems = self._read(manifest_id)
+        with self._lock:
+            self._note(manifest_id, manifest, problems)
+        if manifest is None:
+            raise FormatError("the manifest cannot be read")
+        return manifest
+
+    def _read(self, manifest_id: ManifestId) -> tuple[Manifest | None, list[Problem]]:
+        claim = self.metadata.claims[manifest_id]
+        uses = self.metadata.uses.get(manifest_id, ())
+        try:
+            if not self.repository.is_writable:
+                return self.repository.read_manifest(manifest_id), []
+            return check_manifest(self.repository.storage.read(claim.path), claim, uses)
+        except ObjectNotFoundError:
+            return None, []  # told by the listing
+        except FormatError as error:
+            return None, [unreadable(rules.MANIFEST_UNREADABLE, claim.path, error)]
+
+    def _note(
+        self, manifest_id: ManifestId, manifest: Manifest | None, problems: list[Problem]
+    ) -> None:
+        if manifest_id not in self._done:
+            self._done.add(manifest_id)
+            self.report.extend(problems, self.metadata.users[manifest_id])
+            if manifest is None:
+                self.unreadable.add(manifest_id)
+            else:
+                self.num_manifests += 1
+                self.num_chunk_refs += manifest.num_chunk_refs
+                self.visit(manifest)
+            if self.counter is not None:
+                self.counter.advance()
+        if manifest is not None:
+            self._recent[manifest_id] = manifest
+            held = sum(one.num_chunk_refs for one in self._recent.values())
+            while len(self._recent) > 1 and held > REFERENCES_REMEMBERED:
+                held -= self._recent.popitem(last=False)[1].num_chunk_refs
+
+    def read_rest(self) -> None:
+        """Those that no comparison needed."""
+        self._recent.clear()
+        rest = [one for one in self.metadata.claims if one not in self._done]
+        largest = max((self.metadata.claims[one].num_chunk_refs for one in rest), default=0)
+        workers = max(1, min(READERS, REFERENCES_REMEMBERED // max(largest, 1)))
+        for manifest_id, (manifest, problems) in map_on_threads(
+            lambda one: (one, self._read(one)), rest, workers=workers, ahead=workers
+        ):
+            self._note(manifest_id, manifest, problems)
+            self._recent.clear()
+
+
+def check_manifests(
+    repository: Repository, metadata: Metadata, report: Report, watch: Watch, visit: Visit
+) -> CheckedManifests:
+    checked = CheckedManifests(repository, metadata, report, visit)
+    with watch.phase("reading manifests", len(metadata.claims)) as counter:
+        checked.counter = counter
+        for changed in metadata.changes:
+            _check_logged(repository, metadata, checked, changed)
+        checked.read_rest()
+    return checked
+
+
+def _check_logged(
+    repository: Repository, metadata: Metadata, checked: CheckedManifests, changed: ChangedArrays
+) -> None:
+    """Whether every chunk that differs from the parent's is in the logs between them."""
+    arrays = tuple(pair for pair in changed.arrays if _is_comparable(pair, metadata))
+    if not arrays:
+        return
+    nodes = {pair.path: pair for pair in arrays}
+    logged = _read_logged(repository, changed, {_node(pair) for pair in arrays})
+    diff = NodeDiff(
+        changed.parent_id,
+        changed.snapshot_id,
+        "content",
+        arrays=arrays,
+        num_chunk_refs={claim.id: claim.num_chunk_refs for claim in metadata.claims.values()},
+    )
+    path = ObjectKind.TRANSACTION_LOG.path(changed.snapshot_id)
+    try:
+        for changes in read_chunk_changes(checked, diff):
+            chunk = _first_unlogged(changes, nodes[changes.path], logged)
+            if chunk is not None:
+                problem = Problem(
+                    rules.REFERENCE_UNLOGGED, path, f"the chunk {chunk}", changes.path
+                )
+                checked.report.add(problem, (changed.snapshot_id,))
+    except FormatError:
+        pass  # the manifest that cannot be read has been told
+
+
+def _is_comparable(pair: ArrayPair, metadata: Metadata) -> bool:
+    """Every manifest is listed, and a reshaped array keeps its number of dimensions."""
+    sides = [node.node_data for node in (pair.before, pair.after) if node is not None]
+    manifests = {ref.object_id for data in sides for ref in data.manifests}  # type: ignore[union-attr]
+    dimensions = {len(data.num_chunks) for data in sides}  # type: ignore[union-attr]
+    return manifests <= metadata.claims.keys() and len(dimensions) == 1
+
+
+def _node(pair: ArrayPair) -> NodeId:
+    assert pair.after is not None
+    return pair.after.id
+
+
+def _read_logged(
+    repository: Repository, changed: ChangedArrays, nodes: set[NodeId]
+) -> dict[NodeId, CoordinateSet]:
+    logged = {node_id: CoordinateSet() for node_id in nodes}
+    for log_id in changed.logs:
+        for array in repository.read_transaction_log(log_id).updated_chunks:
+            if array.node_id in logged:
+                logged[array.node_id].add(array.chunks)
+    return logged
+
+
+def _first_unlogged(
+    changes: ChunkChanges, pair: ArrayPair, logged: dict[NodeId, CoordinateSet]
+) -> list[int] | None:
+    """Only chunks inside both grids: a resize takes others away without a word."""
+    assert pair.after is not None
+    grids = [
+        node.node_data.num_chunks  # type: ignore[union-attr]
+        for node in (pair.before, pair.after)
+        if node is not None
+    ]
+    limit = np.min(np.array(grids, np.uint64).reshape(len(grids), -1), axis=0)
+    known = logged[_node(pair)].rows()
+    for block in changes.chunks:
+        if not len(block):
+            continue
+        inside = block[(block < limit).all(axis=1)]
+        if known.shape == inside.shape and np.array_equal(known, inside):
+            continue
+        if len(known) and known.shape[1] != block.shape[1]:
+            known = known[:0]
+        keys, known_keys = coordinate_keys(inside, known)
+        missing = np.flatnonzero(~np.isin(keys, known_keys))
+        if len(missing):
+            row: list[int] = inside[missing[0]].tolist()
+            return row
+    return None

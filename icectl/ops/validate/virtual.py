@@ -1,0 +1,160 @@
+"""The sources of virtual chunks: there, long enough, and unchanged since they were referred to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
+
+import numpy as np
+
+from icectl.errors import FormatError, IcectlError, ObjectNotFoundError
+from icectl.model.ids import ManifestId
+from icectl.model.manifest import ChunkRefs, Manifest
+from icectl.ops.diff.references import same_spans
+from icectl.ops.gc.watch import Watch
+from icectl.ops.locations import NumberedLocations, number_locations
+from icectl.ops.stats.containers import container_prefixes, find_container
+from icectl.ops.validate import chunk_rules as rules
+from icectl.ops.validate.metadata import Metadata
+from icectl.ops.validate.problem import Problem, Report
+from icectl.ops.validate.rule import Rule
+from icectl.repository.repository import Repository
+from icectl.storage.bounded import map_on_threads
+from icectl.storage.contract import ObjectInfo, Storage
+
+READERS = 16
+OpenStorage = Callable[[str], Storage]
+"""Opens the root that a URL names."""
+
+
+@dataclass(slots=True)
+class Source:
+    """What references say about one file."""
+
+    manifest: ManifestId
+    end: int = 0
+    etags: set[str] = field(default_factory=set)
+    last_modified: int | None = None
+    """Seconds since 1970; the oldest that a reference has."""
+    num_chunks: int = 0
+
+
+@dataclass(slots=True)
+class Sources:
+    found: dict[str, Source] = field(default_factory=dict)
+
+    def add(self, manifest: Manifest) -> None:
+        for array in manifest.arrays:
+            try:
+                numbered = number_locations(manifest, array.refs)
+            except FormatError:
+                continue  # told by the check of the manifest
+            if numbered.locations:
+                self._add(manifest.id, array.refs, numbered)
+
+    def _add(self, manifest: ManifestId, refs: ChunkRefs, numbered: NumberedLocations) -> None:
+        rows, numbers = numbered.rows, numbered.numbers
+        size = len(numbered.locations)
+        ends = np.zeros(size, np.uint64)
+        np.maximum.at(ends, numbers, refs.offset[rows] + refs.length[rows])
+        counts = np.bincount(numbers, minlength=size).tolist()
+        sources = []
+        for location, end, count in zip(numbered.locations, ends.tolist(), counts, strict=True):
+            source = self.found.setdefault(location, Source(manifest))
+            source.end = max(source.end, end)
+            source.num_chunks += count
+            sources.append(source)
+        if refs.checksum_last_modified is not None:
+            times = refs.checksum_last_modified[rows].astype(np.int64)
+            oldest = np.full(size, np.iinfo(np.int64).max)
+            np.minimum.at(oldest, numbers[times > 0], times[times > 0])
+            for source, time in zip(sources, oldest.tolist(), strict=True):
+                if time < np.iinfo(np.int64).max:
+                    source.last_modified = min(source.last_modified or time, time)
+        if refs.checksum_etag is not None:
+            etags = refs.checksum_etag
+            changes = np.ones(len(rows), np.bool_)
+            changes[1:] = numbers[1:] != numbers[:-1]
+            changes[1:] |= ~same_spans(etags, rows[1:], etags, rows[:-1])
+            for row in np.flatnonzero(changes & (etags.start[rows] > 0)).tolist():
+                sources[int(numbers[row])].etags.add(etags[int(rows[row])].decode(errors="replace"))
+
+
+def check_virtual(
+    repository: Repository,
+    metadata: Metadata,
+    sources: Sources,
+    open_storage: OpenStorage,
+    report: Report,
+    watch: Watch,
+) -> int:
+    """How many sources were looked at, one request each."""
+    prefixes = container_prefixes(repository)
+    roots: dict[str, Storage | IcectlError] = {}
+    for root in {_split(location)[0] for location in sources.found}:
+        try:
+            roots[root] = open_storage(root)
+        except IcectlError as error:
+            roots[root] = error
+
+    def look(location: str) -> tuple[str, ObjectInfo | IcectlError]:
+        root, path = _split(location)
+        storage = roots[root]
+        if isinstance(storage, IcectlError):
+            return location, storage
+        try:
+            return location, storage.info(path)
+        except IcectlError as error:
+            return location, error
+
+    looked = 0
+    with watch.phase("looking at virtual sources", len(sources.found), "files") as counter:
+        for location, found in map_on_threads(
+            look, sources.found, workers=READERS, ahead=4 * READERS
+        ):
+            counter.advance()
+            source = sources.found[location]
+            users = metadata.users[source.manifest]
+            prefix, configured = find_container(location, prefixes)
+            if not configured:
+                detail = f"no container covers {prefix}"
+                report.add(Problem(rules.SOURCE_CONTAINER, prefix, detail), users)
+            for rule, detail in _judge(source, found):
+                where = f"{detail} ({source.num_chunks} references)"
+                report.add(Problem(rule, location, where), users)
+            looked += not isinstance(found, IcectlError) or isinstance(found, ObjectNotFoundError)
+    return looked
+
+
+def _split(location: str) -> tuple[str, str]:
+    """The root of the storage, and the path in it."""
+    parts = urlsplit(location)
+    path = unquote(parts.path) if parts.scheme == "file" else parts.path
+    return f"{parts.scheme}://{parts.netloc}/", path.lstrip("/")
+
+
+def _judge(source: Source, found: ObjectInfo | IcectlError) -> Iterator[tuple[Rule, str]]:
+    if isinstance(found, ObjectNotFoundError):
+        yield rules.SOURCE_MISSING, "there is no such file"
+        return
+    if isinstance(found, IcectlError):
+        yield rules.SOURCE_UNCHECKED, found.message
+        return
+    if found.size is not None and found.size < source.end:
+        yield rules.SOURCE_SHORT, f"it has {found.size} bytes, references need {source.end}"
+    if found.etag is not None and source.etags:
+        others = {etag for etag in source.etags if _bare(etag) != _bare(found.etag)}
+        if others:
+            yield rules.SOURCE_CHANGED, f"its etag is {found.etag}, references say {min(others)}"
+    if source.last_modified is not None and found.created_at is not None:
+        seconds = found.created_at // 1_000_000
+        if seconds > source.last_modified:
+            yield (
+                rules.SOURCE_CHANGED,
+                f"it was modified {seconds - source.last_modified} s after the stored time",
+            )
+
+
+def _bare(etag: str) -> str:
+    return etag.removeprefix("W/").strip('"')
