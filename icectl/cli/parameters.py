@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
+from enum import StrEnum
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -175,7 +176,9 @@ def typer_annotation(parameter: Parameter) -> Any:
     declaration = parameter.declaration
     element: Any = parameter.type
     if declaration.choices:
-        element = Literal[declaration.choices]
+        # Of lists, typer knows those of an Enum only.
+        names = {choice: choice for choice in declaration.choices}
+        element = StrEnum("Choice", names) if parameter.multiple else Literal[declaration.choices]
     kind = list[element] if parameter.multiple else element
     shown = parameter.default not in (None, False, 0, ())
     if isinstance(declaration, Argument):

@@ -108,7 +108,7 @@ def parse_with_typer(
     try:
         result = get_command(app).main(words, prog_name=program, standalone_mode=False)
     except usage_error as error:
-        message = " ".join(error.format_message().split()).rstrip(".")
+        message = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
         raise UsageError(message, hint=f"{program} --help lists what it takes") from None
     return result if isinstance(result, dict) else None
 
