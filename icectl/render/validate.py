@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from icectl.ops.validate.result import Finding, ValidateResult
-from icectl.ops.validate.rule import Level, Rule, Severity
+from icectl.ops.validate.rule import Rule, Severity
 from icectl.render.sizes import format_count
 from icectl.render.style import PLAIN, Role, Style
 from icectl.render.tables import Column, render_table
@@ -32,11 +32,12 @@ def render_validation(result: ValidateResult, style: Style = PLAIN) -> Iterator[
             ("manifest", checked.manifests),
             ("chunk reference", checked.chunk_refs),
             ("chunk", checked.chunks),
-            ("chunk read", checked.chunks_read),
             ("virtual source", checked.virtual_sources),
         )
         if count
     ]
+    if checked.chunks_read:
+        parts.append(f"{checked.chunks_read:,} chunks read")
     yield f"Checked at level {result.level}: {', '.join(parts) or 'the refs'}."
     counts = (("error", result.errors), ("warning", result.warnings), ("note", result.infos))
     found = ", ".join(format_count(count, name) for name, count in counts if count)
@@ -78,10 +79,6 @@ def _github(text: str, *, in_property: bool = False) -> str:
     return text
 
 
-def level_name(level: Level | None) -> str:
-    return "--virtual" if level is None else level.name.lower()
-
-
 def render_rules(rules: Iterable[Rule], style: Style = PLAIN) -> Iterator[str]:
     """One rule whole, several as a table."""
     found = list(rules)
@@ -89,12 +86,12 @@ def render_rules(rules: Iterable[Rule], style: Style = PLAIN) -> Iterator[str]:
         columns = [Column("CODE", "id"), Column("SEVERITY"), Column("LEVEL"), Column("RULE")]
         yield from render_table(
             columns,
-            ((rule.code, rule.severity, level_name(rule.level), rule.title) for rule in found),
+            ((rule.code, rule.severity, rule.level_name, rule.title) for rule in found),
             style,
         )
         return
     for rule in found:
         yield style.paint(f"{rule.code}: {rule.title}", "title")
-        yield f"{rule.severity}, found at level {level_name(rule.level)}"
+        yield f"{rule.severity}, found at level {rule.level_name}"
         yield ""
         yield from textwrap.wrap(rule.explanation, style.width or 79)

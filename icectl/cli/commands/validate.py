@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.options import REF_HELP, command
 from icectl.cli.parameters import Argument, Option
+from icectl.errors import UsageError
+
+if TYPE_CHECKING:
+    from icectl.ops.validate.rule import Level, Rule
+    from icectl.ops.validate.sampling import Sample
 
 EXAMPLES = {
     "validate": (
@@ -52,6 +58,52 @@ def validate(
             help="Exit with 3 when there is a finding this severe.",
         ),
     ] = "error",
+    virtual: Annotated[
+        bool,
+        Option(
+            "--virtual",
+            help="Also look at each file that virtual chunks lie in: whether it is there, and "
+            "unchanged since. One request for each.",
+        ),
+    ] = False,
+    decode: Annotated[
+        bool,
+        Option("--decode", help="At level data: decode each chunk as its zarr.json says."),
+    ] = False,
+    sample: Annotated[
+        str | None,
+        Option(
+            "--sample",
+            metavar="1%|10GB|1/30",
+            help="At level data: read only this share or size, another part each day until all "
+            "was read; 1/30 takes a month.",
+        ),
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        Option("--baseline", metavar="FILE", help="Findings in this file do not fail."),
+    ] = None,
+    write_baseline: Annotated[
+        str | None,
+        Option("--write-baseline", metavar="FILE", help="Write all findings as a baseline."),
+    ] = None,
+    known_missing: Annotated[
+        str | None,
+        Option(
+            "--known-missing",
+            metavar="FILE",
+            help="Write the objects that are missing, as `icectl gc --known-missing` reads them.",
+        ),
+    ] = None,
+    junit: Annotated[
+        str | None, Option("--junit", metavar="FILE", help="Write a JUnit report.")
+    ] = None,
+    sarif: Annotated[
+        str | None, Option("--sarif", metavar="FILE", help="Write a SARIF report.")
+    ] = None,
+    github: Annotated[
+        bool, Option("--github", help="Print annotations for GitHub Actions in place of a table.")
+    ] = False,
     max_findings: Annotated[
         int,
         Option(
@@ -74,25 +126,70 @@ def validate(
     a single version has, can be changed by a damaged disk without breaking any rule.
     """
     from icectl.ops.gc.watch import Watch
-    from icectl.ops.validate.rule import Level
-    from icectl.ops.validate.rules import find_rules
+    from icectl.ops.validate.baseline import read_baseline
+    from icectl.ops.validate.rule import Level, Severity
+    from icectl.ops.validate.rules import RULES, find_rules
     from icectl.ops.validate.run import ValidateOptions
     from icectl.ops.validate.run import validate as run_validation
-    from icectl.render.validate import render_rules, render_validation
+    from icectl.render.json import render_jsonl
+    from icectl.render.junit import render_junit
+    from icectl.render.sarif import render_sarif
+    from icectl.render.validate import render_github, render_rules, render_validation
 
     if explain is not None:
         context.emit_list("rules", find_rules(explain), render_rules)
         return None
+    severity: Severity = "warning" if fail_on == "warning" else "error"
     options = ValidateOptions(
         level=Level[level.upper()],
         refs=tuple(refs or ()),
-        fail_on="warning" if fail_on == "warning" else "error",
+        fail_on=severity,
         max_findings=max_findings,
+        known=read_baseline(Path(baseline)) if baseline else frozenset(),
+        decode=decode,
+        sample=_parse_sample(sample, level, decode),
+        now=context.now(),
+        open_source=context.open_storage if virtual else None,
     )
     watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit))
-    result, _missing = run_validation(context.open_storage(), options, watch)
-    if context.options.jsonl:
+    result, missing = run_validation(context.open_storage(), options, watch)
+    if junit is not None:
+        looked = [rule for rule in RULES.values() if _was_looked_at(rule, options.level, virtual)]
+        _write(junit, render_junit(result, looked, severity))
+    if sarif is not None:
+        _write(sarif, render_sarif(result, RULES.values()))
+    if write_baseline is not None:
+        _write(write_baseline, "".join(f"{line}\n" for line in render_jsonl(result.findings)))
+    if known_missing is not None:
+        _write(known_missing, "".join(f"{path}\n" for path in missing))
+    if github:
+        context.output.write(render_github(result))
+    elif context.options.jsonl:
         context.emit_list("findings", result.findings, lambda _items, _style: ())
     else:
         context.emit(result, render_validation, paged=True)
     return exit_codes.DONE if result.ok else exit_codes.FINDINGS
+
+
+def _parse_sample(sample: str | None, level: str, decode: bool) -> Sample | None:
+    if level != "data":
+        if sample is not None or decode:
+            raise UsageError("--sample and --decode belong to --level data")
+        return None
+    from icectl.ops.validate.data import check_decoding_possible
+    from icectl.ops.validate.sampling import Sample
+
+    if decode:
+        check_decoding_possible()
+    return None if sample is None else Sample.parse(sample)
+
+
+def _was_looked_at(rule: Rule, level: Level, virtual: bool) -> bool:
+    return virtual if rule.level is None else rule.level <= level
+
+
+def _write(path: str, text: str) -> None:
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{path} cannot be written: {error.strerror}") from error

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from icectl.model.ids import ManifestId, SnapshotId
+from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.manifest import Manifest, RefKind
 from icectl.ops.gc.id_sets import IdSet, id_columns, id_set, sort_order
 from icectl.ops.gc.listing import Listing, read_candidates, read_listing
@@ -27,6 +27,7 @@ SHOWN_NAMES = 3
 class NeededChunks:
     """Collects the native references of all manifests, each chunk file once."""
 
+    repository: Repository
     metadata: Metadata
     _distinct: Distinct = field(
         default_factory=lambda: Distinct(
@@ -78,6 +79,10 @@ class NeededChunks:
         order = sort_order(ids)
         return ids[order], {name: column[order] for name, column in columns.items()}
 
+    def node_path(self, array: int) -> str | None:
+        node = self.metadata.arrays.get(NodeId(list(self.arrays)[array]))
+        return None if node is None else node.path
+
     def users(self, manifest_number: int) -> Collection[SnapshotId]:
         return self.metadata.users[self.manifests[manifest_number]]
 
@@ -89,28 +94,44 @@ def check_chunks(
     ids, columns = needed.columns()
     listing = _list(repository, ObjectKind.CHUNK, watch)
     rows = listing.ids.find(ids)
-    for row in np.flatnonzero(rows < 0).tolist():
-        path = ObjectKind.CHUNK.path(ids[np.array([row])].to_names()[0])
-        manifest = int(columns["manifest"][row])
-        detail = f"the manifest {needed.manifests[manifest]} refers to it"
-        report.add(Problem(rules.CHUNK_MISSING, path, detail), needed.users(manifest))
-        report.missing.append(path)
     present = rows >= 0
     found = read_candidates(repository.storage, listing, rows[present], watch)
     places = ids.find(found.ids)
-    size, end = found.size.astype(np.uint64), columns["end"][places]
-    for rule, wrong, what in (
-        (rules.CHUNK_SHORT, size < end, "references need"),
-        (rules.CHUNK_LONG, size > end, "references need only"),
-    ):
-        for row in np.flatnonzero(wrong).tolist():
-            path = ObjectKind.CHUNK.path(found.ids[np.array([row])].to_names()[0])
-            detail = f"it has {size[row]} bytes, {what} {end[row]}"
-            users = needed.users(int(columns["manifest"][places[row]]))
-            report.add(Problem(rule, path, detail), users)
+    size = np.zeros(len(ids), np.uint64)
+    size[places] = found.size.astype(np.uint64)
+    gone = np.ones(len(ids), np.bool_)
+    gone[places] = False
+    end = columns["end"]
+    bad = np.flatnonzero(gone | (size != end))
+    names = ids[bad].to_names()
+    for name, row, users in zip(names, bad.tolist(), _users(needed, ids[bad]), strict=True):
+        path = ObjectKind.CHUNK.path(name)
+        node = needed.node_path(int(columns["array"][row]))
+        if gone[row]:
+            rule, detail = rules.CHUNK_MISSING, f"references need {end[row]} bytes of it"
+            report.missing.append(path)
+        else:
+            rule = rules.CHUNK_SHORT if size[row] < end[row] else rules.CHUNK_LONG
+            detail = f"it has {size[row]} bytes, references need {end[row]}"
+        report.add(Problem(rule, path, detail, node), users)
     if history.whole:
         _check_orphans(repository, needed.metadata, ids, listing, report, watch)
-    return int(present.sum())
+    return len(found)
+
+
+def _users(needed: NeededChunks, chunks: IdSet) -> list[set[SnapshotId]]:
+    """The snapshots that lead to each of the chunks; reads the manifests again for that."""
+    users: list[set[SnapshotId]] = [set() for _ in range(len(chunks))]
+    if not len(chunks):
+        return users
+    for manifest_id in needed.manifests:
+        manifest = needed.repository.read_manifest(manifest_id)
+        for array in manifest.arrays:
+            native = array.refs.chunk_id[array.refs.kind == RefKind.NATIVE]
+            for row in np.unique(chunks.find(id_columns(native))).tolist():
+                if row >= 0:
+                    users[row].update(needed.metadata.users[manifest_id])
+    return users
 
 
 def _check_orphans(

@@ -29,3 +29,7 @@ class Rule:
     """None: looked at with --virtual."""
     title: str
     explanation: str
+
+    @property
+    def level_name(self) -> str:
+        return "--virtual" if self.level is None else self.level.name.lower()

@@ -84,7 +84,7 @@ def _check_files(
     from icectl.ops.validate.manifests import check_manifests
     from icectl.ops.validate.virtual import Sources, check_virtual
 
-    needed, sources = NeededChunks(metadata), Sources()
+    needed, sources = NeededChunks(repository, metadata), Sources()
 
     def visit(manifest: Manifest) -> None:
         if options.level >= Level.CHUNKS:

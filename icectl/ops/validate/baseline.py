@@ -1,0 +1,37 @@
+"""The file of known findings: JSON Lines, as `validate --jsonl` prints findings."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from icectl.errors import UsageError
+
+Key = tuple[str, str, str | None]
+
+
+def read_baseline(path: Path) -> frozenset[Key]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise UsageError(f"{path} is not a text file") from None
+    found: set[Key] = set()
+    for number, line in enumerate(lines, 1):
+        if line.strip():
+            found.add(_key(line, f"{path}, line {number}"))
+    return frozenset(found)
+
+
+def _key(line: str, where: str) -> Key:
+    try:
+        document = json.loads(line)
+        code, name, path = document["code"], document["object"], document.get("path")
+    except (ValueError, KeyError, TypeError, AttributeError):
+        code = name = path = None
+    if not isinstance(code, str) or not isinstance(name, str) or not isinstance(path, str | None):
+        raise UsageError(
+            f"{where} is no finding", hint="`icectl validate --write-baseline FILE` writes one"
+        )
+    return code, name, path
