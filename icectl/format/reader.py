@@ -41,7 +41,7 @@ class Table:
     """The schema of one table: its fields in order, what to build from their values, and how
     to take a built value apart again (by default, attributes of the fields' names)."""
 
-    __slots__ = ("build", "fields", "name", "slots", "take")
+    __slots__ = ("build", "fields", "name", "plans", "slots", "take")
 
     def __init__(
         self,
@@ -52,6 +52,7 @@ class Table:
     ) -> None:
         self.name = name
         self.build = build
+        self.plans: dict[bytes, Plan] = {}
         self.take = take or self._attributes
         self.fields = tuple(fields)
         self.slots = sum(field.kind.slots for field in fields)
@@ -105,9 +106,8 @@ class Plan:
     """The offset of each field; 0 where it is absent."""
 
 
-# Tables are never freed, so that an id stands for one schema.
-_COMPILED: dict[tuple[int, int, bytes], Plan] = {}
-MAX_COMPILED = 4096
+MAX_PLANS = 512
+"""Plans that a table remembers; real writers need a handful."""
 
 
 class Reader:
@@ -230,12 +230,12 @@ class Reader:
         if self.problems is not None or not 0 <= vtable <= self.size - 4:
             return self._compile(table, vtable, position)
         size = _U16.unpack_from(self.data, vtable)[0]
-        key = (id(table), vtable & 1, bytes(self.data[vtable : vtable + size]))
-        plan = _COMPILED.get(key) if len(key[2]) == size else None
+        words = bytes(self.data[vtable : vtable + size])
+        plan = table.plans.get(words) if len(words) == size and not vtable & 1 else None
         if plan is None:
             plan = self._compile(table, vtable, position)
-            if len(_COMPILED) < MAX_COMPILED:
-                _COMPILED[key] = plan
+            if len(table.plans) < MAX_PLANS:
+                table.plans[words] = plan
         return plan
 
     def _compile(self, table: Table, vtable: int, position: int) -> Plan:
