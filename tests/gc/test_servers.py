@@ -1,0 +1,175 @@
+"""The same on object stores, and while official writers are at work there."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import zarr
+
+from icectl.errors import ConflictError
+from icectl.storage.contract import Storage
+from icectl.storage.open import open_storage
+from tests.gc.repositories import collect, files, live, messy_repository, now
+from tests.gc.test_faults import live_paths, paths
+from tests.official import built, open_official
+from tests.official.histories import commit, create
+from tests.servers.gcs import GcsServer
+from tests.servers.s3 import S3Server
+
+pytestmark = pytest.mark.server
+
+
+def upload(source: Path, storage: Storage) -> None:
+    for path in source.rglob("*"):
+        if path.is_file():
+            storage.put_if_absent(path.relative_to(source).as_posix(), path.read_bytes())
+
+
+def check_on_server(source: Path, storage: Storage, official: Any) -> None:
+    upload(source, storage)
+    time.sleep(2.1)  # times have whole seconds here
+    cutoff = storage.read_clock() + 1_000_000
+    before = live(official)
+    _, deleted = collect(storage, cutoff)
+    assert not deleted.failures
+    assert paths(storage) == live_paths(source) < files(source)
+    assert live(official) == before
+    run, _ = collect(storage, cutoff)
+    assert run.plan.num_objects == 0
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_seaweedfs(
+    seaweedfs_server: S3Server,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    spec_version: int,
+) -> None:
+    for name, value in seaweedfs_server.environment.items():
+        monkeypatch.setenv(name, value)
+    source = built(tmp_path_factory, messy_repository, spec_version)
+    prefix = f"gc-messy-{spec_version}"
+    storage = open_storage(f"s3://{seaweedfs_server.bucket}/{prefix}", {})
+    check_on_server(source, storage, seaweedfs_server.official_storage(prefix))
+
+
+def test_fake_gcs(
+    gcs_server: GcsServer,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in gcs_server.environment.items():
+        monkeypatch.setenv(name, value)
+    source = built(tmp_path_factory, messy_repository, 2)
+    storage = open_storage(f"gs://{gcs_server.bucket}/gc-messy", {})
+    check_on_server(source, storage, gcs_server.official_storage("gc-messy"))
+
+
+class Writer(threading.Thread):
+    """Commits, tags, branches and resets through the official package, and knows its data."""
+
+    def __init__(self, storage: Any, name: str, seed: int) -> None:
+        super().__init__(name=name)
+        self.repo = open_official(storage)
+        self.branch = name
+        self.random = random.Random(seed)
+        self.stopped = threading.Event()
+        self.expected: dict[str, np.ndarray[Any, Any]] = {}
+        self.error: BaseException | None = None
+        tip = self.repo.lookup_branch("main")
+        self.repo.create_branch(name, tip)
+        self.expected[tip] = np.zeros(64, "i8")
+
+    def run(self) -> None:
+        try:
+            number = 0
+            while not self.stopped.is_set():
+                number += 1
+                self.step(number)
+        except BaseException as error:
+            self.error = error
+
+    def step(self, number: int) -> None:
+        tip = self.repo.lookup_branch(self.branch)
+        session = self.repo.writable_session(self.branch)
+        array = zarr.open_array(session.store, path="a")
+        start = self.random.randrange(4) * 16
+        array[start : start + 16] = number
+        new = session.commit(f"{self.branch} {number}")
+        data = self.expected[tip].copy()
+        data[start : start + 16] = number
+        self.expected[new] = data
+        if number % 5 == 0:
+            self.repo.create_tag(f"{self.branch} {number}", new)
+        if number % 7 == 0:
+            ancestry = list(self.repo.ancestry(branch=self.branch))
+            self.repo.reset_branch(self.branch, self.random.choice(ancestry[:4]).id)
+
+
+def check_concurrency(server: S3Server, prefix: str, seconds: float) -> int:
+    official = server.official_storage(prefix)
+    repo = create(official, 2, inline_chunk_threshold_bytes=0)
+    with commit(repo, "array") as root:
+        root.create_array(
+            "a", shape=(64,), chunks=(16,), dtype="i8", compressors=None, fill_value=0
+        )
+    storage = open_storage(f"s3://{server.bucket}/{prefix}", {})
+    writers = [Writer(official, f"writer-{number}", number) for number in range(2)]
+    for writer in writers:
+        writer.start()
+    deleted = 0
+    end = time.monotonic() + seconds
+    try:
+        while time.monotonic() < end:
+            try:
+                _, done = collect(storage, now() - 4_000_000)
+            except ConflictError:
+                continue  # the writers were faster each time
+            deleted += sum(done.count.values())
+            assert not done.failures
+    finally:
+        for writer in writers:
+            writer.stopped.set()
+        for writer in writers:
+            writer.join()
+    assert [writer.error for writer in writers] == [None, None]
+    time.sleep(5)
+    _, done = collect(storage, now() - 1_000_000)
+    deleted += sum(done.count.values())
+    repo = open_official(official)
+    checked = 0
+    for writer in writers:
+        names = [name for name in repo.list_tags() if name.startswith(writer.branch)]
+        tips = [repo.ancestry(branch=writer.branch), *(repo.ancestry(tag=name) for name in names)]
+        for info in {info.id: info for tip in tips for info in tip}.values():
+            if info.id in writer.expected:
+                array = zarr.open_array(
+                    repo.readonly_session(snapshot_id=info.id).store, path="a", mode="r"
+                )
+                assert (array[:] == writer.expected[info.id]).all()
+                checked += 1
+    assert checked > 2
+    return deleted
+
+
+def test_official_writers_at_work(
+    seaweedfs_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in seaweedfs_server.environment.items():
+        monkeypatch.setenv(name, value)
+    assert check_concurrency(seaweedfs_server, "gc-concurrent", 12) > 0
+
+
+@pytest.mark.slow
+def test_official_writers_at_work_for_long(
+    seaweedfs_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in seaweedfs_server.environment.items():
+        monkeypatch.setenv(name, value)
+    assert check_concurrency(seaweedfs_server, "gc-concurrent-long", 60) > 0
