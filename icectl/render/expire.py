@@ -13,10 +13,10 @@ from icectl.render.times import format_time_short
 
 _COLUMNS = (
     Column("", "dim"),
-    Column("snapshot", "id"),
-    Column("flushed", "time"),
-    Column("message", shrink=True),
-    Column("why", shrink=True),
+    Column("SNAPSHOT", "id"),
+    Column("FLUSHED", "time"),
+    Column("MESSAGE", shrink=True),
+    Column("WHY", shrink=True),
 )
 
 

@@ -136,7 +136,8 @@ def _table(
     yield ""
     yield style.paint(f"{title} ({len(rows)})", "title")
     columns = [
-        Column(name.replace("_", " "), shrink=name in ("message", "fields")) for name in names
+        Column(name.replace("_", " ").upper(), shrink=name in ("message", "fields"))
+        for name in names
     ]
     yield from render_table(columns, ([row.get(name) for name in names] for row in rows), style)
 
