@@ -95,33 +95,39 @@ def _gather_many(
     from icectl.format.columns import ColumnReader
 
     columns = ColumnReader(reader)
-    ids: list[NDArray[np.uint8]] = []
+    count = sum(array.refs[1] for array in raw.arrays)
+    # Filled in place, and half as wide as the reader's own: at a million rows it is the peak.
+    ids = np.empty((count, 12), np.uint8)
+    tables = np.empty(count, np.uint32)
     ends: list[NDArray[np.uint64]] = []
-    tables: list[NDArray[np.int64]] = []
+    seen = native = 0
     for array in raw.arrays:
         for _, positions, places in columns.groups(CHUNK_REF, *array.refs):
-            tables.append(positions)
+            rows = len(positions)
+            tables[seen : seen + rows] = positions
+            seen += rows
             if _kind(places, int(positions[0]))[0] is not RefKind.NATIVE:
                 continue
-            ids.append(columns.structs(positions + places[_FIELDS["chunk_id"]], 12))
+            place = positions + places[_FIELDS["chunk_id"]]
+            ids[native : native + rows] = columns.structs(place, 12)
+            native += rows
             if not with_ends:
                 continue
             offset, length = (
                 columns.longs(positions + places[_FIELDS[name]])
                 if places[_FIELDS[name]]
-                else np.zeros(len(positions), np.uint64)
+                else np.zeros(rows, np.uint64)
                 for name in ("offset", "length")
             )
             end = offset + length
             ends.append(np.where(end < offset, np.uint64(2**64 - 1), end))
-    positions = np.concatenate(tables)
     # In the file's own order they ascend, as writers do it.
-    if (positions[1:] <= positions[:-1]).any():
-        positions.sort()
-        if (positions[1:] == positions[:-1]).any():
+    if (tables[1:] <= tables[:-1]).any():
+        tables.sort()
+        if (tables[1:] == tables[:-1]).any():
             raise FormatError(TWO_PLACES)
     return (
-        np.concatenate(ids) if ids else np.empty((0, 12), np.uint8),
+        ids[:native],
         np.concatenate([np.empty(0, np.uint64), *ends]) if with_ends else None,
     )
 

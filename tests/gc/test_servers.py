@@ -92,6 +92,8 @@ class Writer(threading.Thread):
             while not self.stopped.is_set():
                 number += 1
                 self.step(number)
+                # Without a pause nobody else would ever win the race for `repo`.
+                self.stopped.wait(0.5)
         except BaseException as error:
             self.error = error
 

@@ -43,17 +43,24 @@ class IdSet:
 
     def contains(self, ids: IdSet) -> NDArray[np.bool_]:
         """For each of `ids`, whether it is in this set."""
-        return self.find(ids) >= 0
+        found = np.empty(len(ids), np.bool_)
+        for start in range(0, len(ids), BLOCK):
+            block = slice(start, start + BLOCK)
+            found[block] = self._find(ids.high[block], ids.low[block]) >= 0
+        return found
 
     def find(self, ids: IdSet) -> NDArray[np.intp]:
         """The row of each of `ids` in this set, -1 where it is not in it."""
-        rows = np.searchsorted(self.high, ids.high)
-        found = np.full(len(ids), -1, np.intp)
+        return self._find(ids.high, ids.low)
+
+    def _find(self, high: NDArray[np.uint64], low: NDArray[np.uint32]) -> NDArray[np.intp]:
+        rows = np.searchsorted(self.high, high)
+        found = np.full(len(high), -1, np.intp)
         open_ = np.flatnonzero(rows < len(self))
         while len(open_):
             at = rows[open_]
-            same_high = self.high[at] == ids.high[open_]
-            hit = same_high & (self.low[at] == ids.low[open_])
+            same_high = self.high[at] == high[open_]
+            hit = same_high & (self.low[at] == low[open_])
             found[open_[hit]] = at[hit]
             # Ids that share their first 8 bytes stand beside each other.
             open_ = open_[same_high & ~hit]
@@ -121,14 +128,19 @@ def _repeats(columns: IdSet) -> NDArray[np.bool_]:
     return same
 
 
+def join(parts: Sequence[IdSet]) -> IdSet:
+    """The columns one behind the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return IdSet(
+        np.concatenate([EMPTY.high, *(part.high for part in parts)]),
+        np.concatenate([EMPTY.low, *(part.low for part in parts)]),
+    )
+
+
 def union(sets: Sequence[IdSet]) -> IdSet:
     """The distinct ids of several columns, sorted or not."""
-    if not sets:
-        return EMPTY
-    joined = IdSet(
-        np.concatenate([columns.high for columns in sets]),
-        np.concatenate([columns.low for columns in sets]),
-    )
+    joined = join(sets)
     joined = joined[sort_order(joined)]
     same = _repeats(joined)
     return joined[np.concatenate([[True], ~same])] if same.any() else joined

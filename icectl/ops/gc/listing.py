@@ -16,7 +16,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.ops.gc.id_sets import BLOCK, IdSet, decode_names, id_columns, sort_order
+from icectl.ops.gc.id_sets import BLOCK, IdSet, decode_names, join, sort_order
 from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.watch import Counter, Watch
 from icectl.storage.contract import ObjectInfo, Storage
@@ -106,7 +106,8 @@ def _from_names(
         ids, good = decode_names(names)
         parts.append(ids)
         foreign += _foreign(kind, names, good)
-    ids = _joined(parts)
+    ids = join(parts)
+    parts.clear()
     return Listing(kind, ids[sort_order(ids)], None, None, tuple(foreign))
 
 
@@ -129,7 +130,7 @@ def _from_infos(
         sizes.append(np.array([info.size or 0 for info in batch], np.int64)[good])
         times.append(np.array([info.created_at or 0 for info in batch], np.int64)[good])
         foreign += _foreign(kind, names, good)
-    ids = _joined(parts)
+    ids = join(parts)
     order = sort_order(ids)
     if not told or not parts:
         return Listing(kind, ids[order], None, None, tuple(foreign))
@@ -148,25 +149,19 @@ def read_candidates(
     if listing.size is not None and listing.created_at is not None:
         return Garbage(listing.kind, ids, listing.size[rows], listing.created_at[rows])
     directory = listing.kind.directory
-    found = np.full((len(ids), 2), -1, np.int64)
+    size = np.empty(len(ids), np.int64)
+    created_at = np.empty(len(ids), np.int64)
     with watch.phase(f"reading times of {directory}", len(ids), "objects") as counter:
         for start in range(0, len(ids), BLOCK):
             watch.check_time()
             names = ids[np.arange(start, min(start + BLOCK, len(ids)))].to_names()
-            told = storage.read_sizes_and_times(directory, names)
-            found[start : start + len(names)] = [pair or GONE for pair in told]
+            told = [pair or GONE for pair in storage.read_sizes_and_times(directory, names)]
+            size[start : start + len(names)], created_at[start : start + len(names)] = zip(
+                *told, strict=True
+            )
             counter.advance(len(names))
-    size, created_at = np.ascontiguousarray(found.T)
     return Garbage(listing.kind, ids, size, created_at)[size >= 0]
 
 
 def _foreign(kind: ObjectKind, names: Sequence[str], good: NDArray[np.bool_]) -> Iterator[str]:
     return (kind.path(names[row]) for row in np.flatnonzero(~good).tolist())
-
-
-def _joined(parts: list[IdSet]) -> IdSet:
-    if not parts:
-        return id_columns(np.empty((0, 12), np.uint8))
-    return IdSet(
-        np.concatenate([part.high for part in parts]), np.concatenate([part.low for part in parts])
-    )

@@ -84,6 +84,8 @@ def plan_gc(
         logs = listings.wait_for(ObjectKind.TRANSACTION_LOG)
         kept_logs = _check_logs_present(snapshots, logs, known_missing)
         kept_chunks = union([manifest.ids for manifest in marked])
+        if not with_ends:
+            marked.clear()  # only the union is needed
         chunks = listings.wait_for(ObjectKind.CHUNK)
     _check_chunks_present(kept_chunks, marked, chunks, known_missing)
     garbage = {
