@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.errors import FormatError
 from icectl.format.transaction_log import decode_transaction_log
 from icectl.model.ids import NodeId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot, path_sort_key
@@ -17,7 +16,7 @@ from icectl.ops.diff.nodes import NodeTable, is_array
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.check_repo import first_disorder
-from icectl.ops.validate.problem import Problem, unreadable
+from icectl.ops.validate.problem import UNREADABLE, Problem, unreadable
 from icectl.ops.validate.rule import Rule
 
 Found = tuple[Rule, str, str | None]
@@ -48,7 +47,7 @@ def check_log(data: bytes, snapshot_id: SnapshotId) -> tuple[TransactionLog | No
     path = ObjectKind.TRANSACTION_LOG.path(snapshot_id)
     try:
         log = decode_transaction_log(data)
-    except FormatError as error:
+    except UNREADABLE as error:
         return None, [unreadable(rules.LOG_UNREADABLE, path, error)]
     if log.id != snapshot_id:
         return None, [Problem(rules.LOG_ID, path, f"it says that it is {log.id}")]
@@ -137,7 +136,10 @@ def _check_claims(log: TransactionLog, step: Step) -> Iterator[Found]:
 
 
 def _check_chunks(log: TransactionLog, step: Step) -> Iterator[Found]:
+    twice = _nodes_twice(log)
     for array in log.updated_chunks:
+        if array.node_id in twice:
+            continue
         node = step.after.by_id.get(array.node_id)
         if node is None and step.before is not None:
             node = step.before.by_id.get(array.node_id)

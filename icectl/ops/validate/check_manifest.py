@@ -22,7 +22,7 @@ from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.check_log import first_not_above
 from icectl.ops.validate.check_repo import first_disorder
 from icectl.ops.validate.metadata import ArrayUse
-from icectl.ops.validate.problem import Problem, unreadable
+from icectl.ops.validate.problem import UNREADABLE, Problem, unreadable
 from icectl.ops.validate.rule import Rule
 
 _KINDS = ("inline", "chunk_id", "location", "compressed_location")
@@ -37,7 +37,7 @@ def check_manifest(
     """The manifest, and everything that is wrong with it."""
     try:
         manifest = decode_manifest(data)
-    except FormatError as error:
+    except UNREADABLE as error:
         return None, [unreadable(_diagnose(data), claim.path, error)]
     if manifest.id != claim.id:
         return None, [Problem(rules.MANIFEST_ID, claim.path, f"it says that it is {manifest.id}")]
@@ -55,7 +55,7 @@ def _diagnose(data: bytes) -> Rule:
             for _, _, places in columns.groups(CHUNK_REF, *array.refs):
                 if sum(1 for place in _KIND_PLACES if places[place]) != 1:
                     return rules.REFERENCE_KIND
-    except FormatError:
+    except UNREADABLE:
         pass
     return rules.MANIFEST_UNREADABLE
 

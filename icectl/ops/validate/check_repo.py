@@ -23,7 +23,7 @@ from icectl.model.repo import (
 )
 from icectl.ops.gc.transitions import find_problem, state_of
 from icectl.ops.validate import metadata_rules as rules
-from icectl.ops.validate.problem import Problem, unreadable
+from icectl.ops.validate.problem import UNREADABLE, Problem, unreadable
 from icectl.ops.validate.rule import Rule
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.ops_log import REPO_PATH
@@ -34,7 +34,7 @@ def check_repo(data: bytes) -> tuple[RepoInfo | None, list[Problem]]:
     try:
         raw, unknown_fields = decode_raw_repo(data)
         header = decode_header(data)
-    except FormatError as error:
+    except UNREADABLE as error:
         return None, [unreadable(rules.REPO_UNREADABLE, REPO_PATH, error)]
     assert header is not None
     problems = [

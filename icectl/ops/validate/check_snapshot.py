@@ -15,7 +15,7 @@ from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.check_node import check_extents, check_node
 from icectl.ops.validate.check_repo import first_disorder
-from icectl.ops.validate.problem import Problem, unreadable
+from icectl.ops.validate.problem import UNREADABLE, Problem, unreadable
 from icectl.ops.validate.rule import Rule
 
 
@@ -26,7 +26,7 @@ def check_snapshot(
     path = ObjectKind.SNAPSHOT.path(snapshot_id)
     try:
         snapshot = decode_snapshot(data)
-    except FormatError as error:
+    except UNREADABLE as error:
         return None, [unreadable(rules.SNAPSHOT_UNREADABLE, path, error)]
     if snapshot.id != snapshot_id:
         problem = Problem(rules.SNAPSHOT_ID, path, f"it says that it is {snapshot.id}")

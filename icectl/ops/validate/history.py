@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from icectl.errors import FormatError, ObjectNotFoundError
+from icectl.errors import ObjectNotFoundError
 from icectl.model.ids import SnapshotId
+from icectl.ops.validate.problem import UNREADABLE
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.repository import Repository
 
@@ -105,7 +106,7 @@ def _read_parents(
             parents[next_id] = None
             try:
                 parents[next_id] = repository.snapshot_info(next_id).parent_id
-            except (FormatError, ObjectNotFoundError):
+            except (*UNREADABLE, ObjectNotFoundError):
                 break
             next_id = parents[next_id]
     return parents

@@ -24,7 +24,7 @@ from icectl.ops.gc.watch import Counter, Watch
 from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.check_manifest import check_manifest
 from icectl.ops.validate.metadata import ChangedArrays, Metadata
-from icectl.ops.validate.problem import Problem, Report, unreadable
+from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
 from icectl.repository.repository import Repository
 from icectl.storage.bounded import map_on_threads
 
@@ -74,7 +74,7 @@ class CheckedManifests:
             return check_manifest(self.repository.storage.read(claim.path), claim, uses)
         except ObjectNotFoundError:
             return None, []  # told by the listing
-        except FormatError as error:
+        except UNREADABLE as error:
             return None, [unreadable(rules.MANIFEST_UNREADABLE, claim.path, error)]
 
     def _note(

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from icectl.errors import FormatError, ObjectNotFoundError
+from icectl.errors import ObjectNotFoundError
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange, NodeSnapshot, Snapshot
 from icectl.model.transaction_log import TransactionLog
@@ -27,7 +27,7 @@ from icectl.ops.validate.check_log import (
 )
 from icectl.ops.validate.check_snapshot import check_snapshot
 from icectl.ops.validate.history import History
-from icectl.ops.validate.problem import Problem, Report, unreadable
+from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
 from icectl.repository.repository import Repository
 
 Extents = tuple[ChunkIndexRange, ...]
@@ -141,7 +141,7 @@ class _Walk:
         else:
             try:
                 snapshot = self.repository.read_snapshot(snapshot_id)
-            except FormatError as error:
+            except UNREADABLE as error:
                 problem = unreadable(metadata_rules.SNAPSHOT_UNREADABLE, path, error)
                 self.report.add(problem, (snapshot_id,))
                 snapshot = None

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field
 
-from icectl.errors import FormatError
+from icectl.errors import FormatError, UnsupportedError
 from icectl.model.ids import SnapshotId
 from icectl.ops.validate.rule import Rule, Severity
 
@@ -26,7 +26,13 @@ class Problem:
         return self.rule.code, self.object, self.path
 
 
-def unreadable(rule: Rule, object_: str, error: FormatError) -> Problem:
+UNREADABLE = (FormatError, UnsupportedError)
+"""What decoders raise; a damaged header looks like a version that nobody knows yet."""
+
+
+def unreadable(rule: Rule, object_: str, error: FormatError | UnsupportedError) -> Problem:
+    if isinstance(error, UnsupportedError):
+        return Problem(rule, object_, error.message)
     byte = "" if error.offset is None else f" (at byte {error.offset})"
     return Problem(rule, object_, f"{error.reason}{byte}")
 

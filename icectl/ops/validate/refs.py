@@ -9,7 +9,7 @@ from icectl.model.ids import SnapshotId
 from icectl.model.repo import RepoInfo
 from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step
-from icectl.ops.validate.problem import Problem, Report, unreadable
+from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.layout import STANDARD
 from icectl.repository.open import open_repository, repository_at
@@ -59,7 +59,7 @@ def _read_backup(storage: Storage, name: str, report: Report) -> RepoInfo | None
     path = backup_object(name)
     try:
         return read_repo(storage, path)
-    except FormatError as error:
+    except UNREADABLE as error:
         report.add(unreadable(rules.BACKUP_UNREADABLE, path, error))
     except ObjectNotFoundError:
         pass  # told by the listing, or by the one who follows the chain
@@ -119,7 +119,7 @@ def _check_ref_files(storage: Storage, report: Report) -> Repository | None:
         report.add(Problem(rules.MAIN_MISSING, STANDARD.refs, "the branches are others"))
     try:
         return open_repository(storage)
-    except FormatError:
+    except UNREADABLE:
         branches = {n: targets[path] for n, path in names.branches.items() if path in targets}
         tags = {n: targets[path] for n, path in names.tags.items() if path in targets}
         return _without_refs(storage, branches, tags)

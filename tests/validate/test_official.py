@@ -1,0 +1,71 @@
+"""No error in what official releases wrote: fixtures, the zoo, random histories."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.ops.validate.check_repo import check_step
+from icectl.ops.validate.rule import Level
+from icectl.ops.validate.run import ValidateOptions, validate
+from icectl.repository.ops_log import backup_object, read_repo
+from icectl.storage.local import LocalStorage
+from tests.gc.repositories import messy_repository
+from tests.official import build_zoo, built, random_history
+
+FIXTURES = (
+    "split-repo-v2",
+    "test-repo-0.1.0",
+    "test-repo-alpha8",
+    "test-repo-v1",
+    "test-repo-v2",
+    "test-repo-v2-migrated",
+)
+
+
+def findings(where: Path, **options: Any) -> list[tuple[str, str, str]]:
+    result, _ = validate(LocalStorage(where), ValidateOptions(level=Level.DATA, **options))
+    assert result.checked.snapshots
+    return [
+        (one.code, one.object, one.detail) for one in result.findings if one.severity == "error"
+    ]
+
+
+@pytest.mark.parametrize("name", FIXTURES)
+def test_fixtures(shared_fixtures: Path, name: str) -> None:
+    assert findings(shared_fixtures / name) == []
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_zoo(tmp_path_factory: pytest.TempPathFactory, spec_version: int) -> None:
+    assert findings(built(tmp_path_factory, build_zoo, spec_version), decode=True) == []
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_repository_with_garbage(
+    tmp_path_factory: pytest.TempPathFactory, spec_version: int
+) -> None:
+    assert findings(built(tmp_path_factory, messy_repository, spec_version)) == []
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_random_histories(tmp_path: Path, spec_version: int, seed: int) -> None:
+    random_history(tmp_path / "repo", 100 + seed, 40, spec_version)
+    assert findings(tmp_path / "repo") == []
+
+
+def test_every_operation_explains_its_step(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Not only the newest one: all states of a repository with every kind of operation."""
+    storage = LocalStorage(built(tmp_path_factory, build_zoo, 2))
+    state, kinds = read_repo(storage), set()
+    while len(state.latest_updates) > 1:
+        name = state.latest_updates[1].backup_path
+        assert name is not None
+        before = read_repo(storage, backup_object(name))
+        assert [problem.detail for problem in check_step(before, state)] == []
+        kinds.add(state.latest_updates[0].update_type.kind)
+        state = before
+    assert len(kinds) >= 12
