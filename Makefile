@@ -6,7 +6,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 WORKERS ?= 2
 
-.PHONY: demo test test-all bench lint generate clean
+.PHONY: demo test test-all bench lint generate picture readme readme-benchmarks clean
 
 $(VENV)/.installed: pyproject.toml
 	@test -n "$(PYTHON)" || { echo "icectl needs Python 3.11 or newer; none was found" >&2; exit 1; }
@@ -14,8 +14,9 @@ $(VENV)/.installed: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,spark]'
 	@touch $@
 
+# In a new directory each time, or in DEMO=DIRECTORY; nothing is ever deleted.
 demo: $(VENV)/.installed
-	@$(BIN)/icectl --version
+	@$(BIN)/icectl demo "$${DEMO:-$$(mktemp -d -t icectl-demo-XXXXXX)}"
 
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
@@ -34,6 +35,17 @@ bench: $(VENV)/.installed
 # Man pages and completions are generated; a test fails when they are not current.
 generate: $(VENV)/.installed
 	$(BIN)/python -m icectl.cli.generate
+
+# The pictures and the output in README are real: these targets make them again.
+picture: $(VENV)/.installed
+	$(BIN)/python -m tests.docs.picture
+
+readme: picture
+	$(BIN)/python -m tests.docs.readme
+
+# After `make bench`.
+readme-benchmarks: $(VENV)/.installed
+	$(BIN)/python -m tests.docs.readme --benchmarks
 
 clean:
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache

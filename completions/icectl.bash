@@ -73,12 +73,18 @@ _icectl() {
             status) command=status used=1 ;;
             expire) command=expire used=1 ;;
             gc) command=gc used=1 ;;
+            validate) command=validate used=1 ;;
+            stats) command=stats used=1 ;;
+            export) command=export used=1 ;;
+            sql) command=sql used=1 ;;
             inspect-file) command=inspect-file used=1 ;;
+            doctor) command=doctor used=1 ;;
+            demo) command=demo used=1 ;;
         esac
     fi
     if [[ -z $command ]]; then
         case "${#words[@]} ${words[0]-}" in
-            "0 ") _icectl_candidates "words:init log show ls diff branch tag ops-log status config metadata flags expire gc inspect-file remote --help --version" ;;
+            "0 ") _icectl_candidates "words:init log show ls diff branch tag ops-log status config metadata flags expire gc validate stats export sql inspect-file remote doctor demo --help --version" ;;
             "1 branch") _icectl_candidates "words:list create delete reset" ;;
             "1 tag") _icectl_candidates "words:list create delete" ;;
             "1 status") _icectl_candidates "words:set" ;;
@@ -207,6 +213,26 @@ _icectl() {
             options="--older-than --dry-run --yes -y --only --plan --apply --max-delete --allow-recent --known-missing --overwritten-older-than --truncate-ops-log --max-runtime --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
             values=([--older-than]="" [--only]="" [--plan]="files" [--apply]="files" [--max-delete]="" [--known-missing]="files" [--overwritten-older-than]="" [--max-runtime]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
             ;;
+        "validate")
+            options="--level --explain --fail-on --virtual --decode --sample --baseline --write-baseline --known-missing --junit --sarif --github --max-findings --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
+            kinds=("refs")
+            values=([--level]="words:refs metadata manifests chunks data" [--explain]="" [--fail-on]="words:error warning" [--sample]="" [--baseline]="files" [--write-baseline]="files" [--known-missing]="files" [--junit]="files" [--sarif]="files" [--max-findings]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "stats")
+            options="--by --depth --older-than --policy --csv --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("refs")
+            values=([--by]="words:arrays branches tags snapshots containers" [--depth]="" [--older-than]="" [--policy]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "export")
+            options="--to --format --ref --all-snapshots --as-of --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("")
+            values=([--to]="directories" [--format]="words:parquet csv jsonl" [--ref]="refs" [--as-of]="" [--engine]="words:auto local spark" [--spark-master]="" [--spark-remote]="" [--spark-conf]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "sql")
+            options="--number -n --ref --all-snapshots --as-of --spark-master --spark-remote --spark-conf --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
+            kinds=("")
+            values=([--number]="" [-n]="" [--ref]="refs" [--as-of]="" [--spark-master]="" [--spark-remote]="" [--spark-conf]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
         "inspect-file")
             options="--refs --raw --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
             kinds=("files")
@@ -227,6 +253,15 @@ _icectl() {
         "remote remove")
             options="--json --no-color --quiet -q --verbose -v --help -h"
             kinds=("remotes")
+            ;;
+        "doctor")
+            options="--read-only --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "demo")
+            options="--writer --no-tour --json --no-color --quiet -q --verbose -v --help -h"
+            kinds=("directories")
+            values=([--writer]="words:icechunk icectl")
             ;;
     esac
 

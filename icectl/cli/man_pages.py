@@ -28,6 +28,7 @@ ENVIRONMENT = (
         "GOOGLE_APPLICATION_CREDENTIALS, STORAGE_EMULATOR_HOST",
         "Credentials and endpoint for gs://, as every Google tool reads them.",
     ),
+    ("JAVA_HOME, PYSPARK_PYTHON", "The Java and the executors' interpreter for --engine spark."),
 )
 FILES = (
     (
