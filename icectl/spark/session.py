@@ -19,6 +19,8 @@ from icectl.errors import IcectlError, UnsupportedError, UsageError
 from icectl.spark import register
 
 INSTALL_HINT = "pip install 'icectl[spark]' installs PySpark; it needs Java 17 or newer"
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit, whose own options then stand."""
 QUIET_LOG = Path(__file__).with_name("log4j2.properties")
 
 
@@ -68,15 +70,22 @@ def missing_for_spark(options: SparkOptions, environ: Mapping[str, str]) -> str 
 def spark_session(
     options: SparkOptions, environ: MutableMapping[str, str], *, name: str = "icectl"
 ) -> Iterator[Any]:
-    """A session that knows the format `icechunk`; ended afterwards.
+    """A session that knows the format `icechunk`; ended afterwards, if it began here.
 
     `environ` must be that of the process: the Java side inherits it.
     """
     missing = missing_for_spark(options, environ)
     if missing is not None:
         raise UnsupportedError(f"Spark cannot be used: {missing}", hint=INSTALL_HINT)
+    from pyspark.sql import SparkSession
+
+    running = SparkSession.getActiveSession()
+    if running is not None:
+        register(running)
+        yield running
+        return
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session = _build(options, name)
+    session = _start(_builder(options, name, submitted=SUBMITTED in environ))
     try:
         register(session)
         yield session
@@ -84,24 +93,27 @@ def spark_session(
         session.stop()
 
 
-def _build(options: SparkOptions, name: str) -> Any:
+def _builder(options: SparkOptions, name: str, *, submitted: bool) -> Any:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
     if options.remote:
         builder = builder.remote(options.remote)
-    else:
+    elif options.master or not submitted:
+        builder = builder.master(options.master or "local[*]")
+    if not options.remote and not submitted:
+        logging = f"-Dlog4j2.configurationFile={QUIET_LOG.as_uri()}"
         builder = (
-            builder.master(options.master or "local[*]")
-            .config("spark.ui.enabled", "false")
+            builder.config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.log.structuredLogging.enabled", "false")
-            .config(
-                "spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={QUIET_LOG.as_uri()}"
-            )
+            .config("spark.driver.extraJavaOptions", logging)
         )
     for key, value in options.conf.items():
         builder = builder.config(key, value)
+    return builder
+
+
+def _start(builder: Any) -> Any:
     try:
         return builder.getOrCreate()
     except Exception as error:

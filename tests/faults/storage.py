@@ -21,7 +21,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from icectl.errors import StorageError
-from icectl.storage.contract import ObjectInfo, Storage, Version, VersionedBytes
+from icectl.storage.contract import (
+    WHOLE_DIRECTORY,
+    ListingShard,
+    ObjectInfo,
+    Storage,
+    Version,
+    VersionedBytes,
+)
 
 T = TypeVar("T")
 
@@ -91,12 +98,19 @@ class FaultyStorage(Storage):
         return self._do("info", path, lambda: self.inner.info(path))
 
     def list(
-        self, prefix: str, *, with_info: bool = True, starts_with: str = ""
+        self,
+        prefix: str,
+        *,
+        with_info: bool = True,
+        starts_with: str = "",
+        shard: ListingShard = WHOLE_DIRECTORY,
     ) -> Iterator[ObjectInfo]:
         return self._do(
             "list",
             prefix,
-            lambda: self.inner.list(prefix, with_info=with_info, starts_with=starts_with),
+            lambda: self.inner.list(
+                prefix, with_info=with_info, starts_with=starts_with, shard=shard
+            ),
         )
 
     def list_directories(self, prefix: str) -> Iterator[str]:

@@ -5,7 +5,8 @@ A test module that imports from here is skipped on an interpreter without the pa
     build_zoo(where, spec_version)      one repository with everything the format knows
     linear_history, random_history      histories: plain, and a seeded property-test driver
     many_commits, many_native_chunks,
-    many_virtual_refs, many_small_manifests, synthetic_native_refs, many_snapshots   large repositories, quickly
+    many_virtual_refs, many_small_manifests, synthetic_native_refs,
+    native_refs_in_manifests, many_snapshots   large repositories, quickly
     changed_native_refs, changed_virtual_refs   large versions that differ a little
     open_official, read_everything, official_report   what the official package says of one
 
@@ -36,6 +37,7 @@ from tests.official.large import (
     many_virtual_refs,
     synthetic_native_refs,
 )
+from tests.official.many_manifests import native_refs_in_manifests
 from tests.official.reading import (
     Where,
     all_snapshot_ids,
@@ -64,6 +66,7 @@ __all__ = [
     "many_small_manifests",
     "many_snapshots",
     "many_virtual_refs",
+    "native_refs_in_manifests",
     "official_report",
     "open_official",
     "random_history",

@@ -1,0 +1,5 @@
+"""The tables need pyarrow: without it, every module of this package is skipped."""
+
+import pytest
+
+pytest.importorskip("pyarrow")
