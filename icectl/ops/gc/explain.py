@@ -92,7 +92,8 @@ def check_explained(
         made = _created_snapshot(update)
         if made is None:
             continue
-        if isinstance(kind, NewDetachedSnapshotUpdate):
+        # Where a lost backup is known and excused, the release may have been in it.
+        if isinstance(kind, NewDetachedSnapshotUpdate) or log.has_excused_gap:
             suspects.discard(made)
         else:
             still = Suspects(suspects.snapshots & {made}, suspects.logs & {made})
@@ -159,6 +160,7 @@ class _OpsLog:
         self._info = info
         self._known_missing = known_missing
         self._states: dict[int, State] = {0: state_of(info)}
+        self.has_excused_gap = False
         self.updates: list[Update] = []
         for update in walk_updates(storage, info):
             if isinstance(update, OpsLogBeyondReach):
@@ -195,6 +197,7 @@ class _OpsLog:
 
     def _excuse(self, path: str, error: IcectlError) -> None:
         if path in self._known_missing:
+            self.has_excused_gap = True
             return
         raise FormatError(
             f"this backup is needed to tell why snapshots are unreachable: {error.message}",

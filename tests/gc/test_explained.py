@@ -1,0 +1,98 @@
+"""A repo file that decodes well and is wrong: what no operation released stops the run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from icectl.errors import FormatError
+from icectl.format.repo import encode_repo
+from icectl.model.repo import RepoInfo
+from icectl.repository.ops_log import read_repo
+from icectl.storage.local import LocalStorage
+from tests.gc.repositories import collect, files, messy_repository
+from tests.official import built, copied, open_official
+from tests.official.histories import commit
+
+
+def bend_parent(info: RepoInfo) -> RepoInfo:
+    """The tip of main skips its parent."""
+    by_id = {snapshot.id: snapshot for snapshot in info.snapshots}
+    tip = next(ref.snapshot_id for ref in info.branches if ref.name == "main")
+    parent = by_id[tip].parent_id
+    assert parent is not None
+    other = next(ref for ref in info.branches if ref.name == "other")
+    bent = {tip: by_id[parent].parent_id, other.snapshot_id: by_id[parent].parent_id}
+    return replace(
+        info,
+        snapshots=tuple(
+            replace(snapshot, parent_id=bent.get(snapshot.id, snapshot.parent_id))
+            for snapshot in info.snapshots
+        ),
+    )
+
+
+def move_branch_back(info: RepoInfo) -> RepoInfo:
+    by_id = {snapshot.id: snapshot for snapshot in info.snapshots}
+    branches = []
+    for ref in info.branches:
+        parent = by_id[ref.snapshot_id].parent_id
+        assert parent is not None
+        branches.append(replace(ref, snapshot_id=parent) if ref.name == "other" else ref)
+    return replace(info, branches=tuple(branches))
+
+
+def lose_branch(info: RepoInfo) -> RepoInfo:
+    return replace(info, branches=tuple(ref for ref in info.branches if ref.name != "other"))
+
+
+def forget_pruned_logs(info: RepoInfo) -> RepoInfo:
+    assert any(snapshot.pruned_ancestor_tx_logs for snapshot in info.snapshots)
+    return replace(
+        info,
+        snapshots=tuple(
+            replace(snapshot, pruned_ancestor_tx_logs=None) for snapshot in info.snapshots
+        ),
+    )
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["newest", "writers went on"])
+@pytest.mark.parametrize("damage", [bend_parent, move_branch_back, lose_branch, forget_pruned_logs])
+def test_unexplained_release(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    damage: Callable[[RepoInfo], RepoInfo],
+    later: bool,
+) -> None:
+    mine = copied(built(tmp_path_factory, messy_repository, 2), tmp_path / "repo")
+    info = read_repo(LocalStorage(mine))
+    (mine / "repo").write_bytes(encode_repo(damage(info)))
+    if later:
+        repo = open_official(mine)
+        for number in range(2):
+            with commit(repo, f"after the damage {number}") as root:
+                root.attrs["number"] = number
+        repo.create_branch("gone", repo.lookup_branch("main"))
+        repo.delete_branch("gone")
+    before = files(mine)
+    with pytest.raises(FormatError, match=r"no operation|does not explain") as caught:
+        collect(mine)
+    assert caught.value.exit_code == 13
+    assert files(mine) == before
+
+
+def test_lost_backup_stops_unless_it_is_known(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    mine = copied(built(tmp_path_factory, messy_repository, 2), tmp_path / "repo")
+    backups = sorted((mine / "overwritten").iterdir())
+    for path in backups:
+        path.unlink()
+    with pytest.raises(FormatError, match="backup is needed"):
+        collect(mine)
+    names = frozenset(f"overwritten/{path.name}" for path in backups)
+    _, deleted = collect(mine, known_missing=names)
+    assert sum(deleted.count.values()) > 0
