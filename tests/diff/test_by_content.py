@@ -10,11 +10,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-import zarr
-from zarr.core.buffer import default_buffer_prototype
 
 from tests.diff.facts import by_content, open_ours, our_facts, rows
-from tests.official import all_snapshot_ids, ic, open_official
+from tests.official import all_snapshot_ids, ic, open_official, zarr
 from tests.official.histories import commit, create
 
 PAIRS = 30
@@ -44,7 +42,7 @@ class Version:
                 self.chunks[path][coordinates] = value
 
     async def _read(self) -> dict[str, bytes]:
-        prototype = default_buffer_prototype()
+        prototype = zarr.core.buffer.default_buffer_prototype()
         found = {}
         async for key in self.store.list():
             value = await self.store.get(key, prototype)

@@ -7,13 +7,13 @@ import threading
 import time
 import uuid
 
-import icechunk as ic
 import pytest
 
 from icectl.ops.expire.execute import execute_expiration, plan_for
 from icectl.ops.expire.policy import Policy
 from icectl.repository.open import open_repository
 from icectl.storage.open import open_storage
+from tests.official import ic
 from tests.official.histories import commit, create
 from tests.official.reading import open_official, read_everything
 from tests.servers.s3 import S3Server

@@ -9,13 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import zarr
 
 from icectl.ops.gc.collect import GcOptions, collect_garbage
 from icectl.ops.gc.execute import Deleted
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
-from tests.official import ic, open_official, random_history, read_everything
+from tests.official import ic, open_official, random_history, read_everything, zarr
 from tests.official.histories import commit, create
 
 OBJECTS = ("snapshots", "transactions", "manifests", "chunks")

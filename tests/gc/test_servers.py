@@ -10,14 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-import zarr
 
 from icectl.errors import ConflictError
 from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
 from tests.gc.repositories import collect, files, live, messy_repository, now
 from tests.gc.test_faults import live_paths, paths
-from tests.official import built, open_official
+from tests.official import built, open_official, zarr
 from tests.official.histories import commit, create
 from tests.servers.gcs import GcsServer
 from tests.servers.s3 import S3Server

@@ -27,6 +27,7 @@ pytest.importorskip("zarr")
 
 # It reads ICECHUNK_LOG once, when it is imported: tests take it from here.
 import icechunk as ic
+import zarr
 
 from tests.official.cache import built, copied
 from tests.official.changed import changed_native_refs, changed_virtual_refs
@@ -73,4 +74,5 @@ __all__ = [
     "read_everything",
     "storage_of",
     "synthetic_native_refs",
+    "zarr",
 ]

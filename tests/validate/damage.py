@@ -13,9 +13,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import icechunk as ic
 import numpy as np
-import zarr
 
 from icectl.format.column_writer import coordinate_tables
 from icectl.format.envelope import FileType, encode_envelope
@@ -40,6 +38,7 @@ from icectl.format.transaction_log import decode_transaction_log
 from icectl.format.writer import Writer
 from icectl.model.manifest import RefKind
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot
+from tests.official import ic, zarr
 from tests.official.histories import commit, create
 
 LAST_MODIFIED = 2**31
