@@ -1,0 +1,49 @@
+"""stats and validate on 1,000,000 references, beside the official chunk_storage_stats."""
+
+from __future__ import annotations
+
+from tests.benchmarks.harness import Comparison, Scale, dataset, icectl, job, python
+
+REFERENCES = 1_000_000
+OFFICIAL_STATS = """
+import sys, icechunk as ic
+repo = ic.Repository.open(ic.local_filesystem_storage(sys.argv[1]))
+print(repo.chunk_storage_stats())
+"""
+
+
+@job("stats, virtual refs", target=0.4, memory_target=1)
+def stats_of_virtual_refs(scale: Scale) -> Comparison:
+    repository = dataset("many_virtual_refs", scale.of(REFERENCES))
+    return Comparison(python(OFFICIAL_STATS, repository), icectl("stats", "-r", repository))
+
+
+@job("stats, native refs", target=1, memory_target=1)
+def stats_of_native_refs(scale: Scale) -> Comparison:
+    repository = dataset("synthetic_native_refs", scale.of(REFERENCES))
+    return Comparison(
+        python(OFFICIAL_STATS, repository),
+        icectl("stats", "-r", repository),
+        note="two manifests of that many references each",
+    )
+
+
+@job("validate --level manifests", target=1)
+def validate_manifests(scale: Scale) -> Comparison:
+    repository = dataset("many_virtual_refs", scale.of(REFERENCES))
+    return Comparison(
+        python(OFFICIAL_STATS, repository),
+        icectl("validate", "--level", "manifests", "-r", repository),
+        "official stats",
+    )
+
+
+@job("validate --level chunks")
+def validate_chunks(scale: Scale) -> Comparison:
+    repository = dataset("many_native_chunks", scale.of(100_000))
+    return Comparison(
+        python(OFFICIAL_STATS, repository),
+        icectl("validate", "--level", "chunks", "-r", repository),
+        "official stats",
+        "100,000 chunk files; the official side does not look at them",
+    )
