@@ -104,12 +104,25 @@ def _command_page(word: str, entries: list[CatalogueEntry]) -> str:
         assert isinstance(parameter.declaration, Option)
         lines += [".TP", _option_head(parameter, parameter.declaration)]
         lines += [_fold(_described(parameter) + only)]
+    if word == "validate":
+        lines += _rules()
     examples = [pair for entry in entries for pair in entry.examples]
     if examples:
         lines += [".SH EXAMPLES"]
         for line, meaning in examples:
             lines += [".TP", rf"\fB{_escape(line)}\fR", _fold(meaning)]
     return "\n".join([*lines, *_tail(["icectl"])]) + "\n"
+
+
+def _rules() -> Iterator[str]:
+    """The catalogue that `validate --explain` shows."""
+    from icectl.ops.validate.rules import RULES
+
+    yield ".SH RULES"
+    for rule in RULES.values():
+        yield ".TP"
+        yield rf"\fB{rule.code}\fR {_escape(rule.title)} ({rule.severity}, {rule.level_name})"
+        yield _fold(rule.explanation)
 
 
 def _synopses(entries: list[CatalogueEntry]) -> Iterator[str]:
