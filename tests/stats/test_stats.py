@@ -1,0 +1,248 @@
+"""`icectl stats`: the official numbers, and breakdowns that add up to them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from icectl.model.manifest import RefKind
+from icectl.ops.expire.policy import Policy
+from icectl.ops.gc.collect import GcOptions, plan_run
+from icectl.ops.stats import distinct
+from icectl.ops.stats.distinct import Distinct
+from icectl.ops.stats.result import StatsResult
+from icectl.ops.stats.run import StatsOptions, measure
+from icectl.repository.open import open_repository
+from icectl.repository.repository import Repository
+from icectl.storage.local import LocalStorage
+from tests.cli.conftest import Icectl, environ, icectl  # noqa: F401
+from tests.gc.repositories import messy_repository, now
+from tests.official import build_zoo, built, copied, linear_history, open_official, random_history
+
+EVERYTHING = StatsOptions(by_ref=True, by_snapshot=True)
+
+
+def opened(where: Path) -> Repository:
+    return open_repository(LocalStorage(where))
+
+
+def totals(result: StatsResult) -> tuple[int, int, int]:
+    return result.native_bytes, result.virtual_bytes, result.inlined_bytes
+
+
+def official(where: Path) -> tuple[int, int, int]:
+    found: Any = open_official(where).chunk_storage_stats()
+    return found.native_bytes, found.virtual_bytes, found.inlined_bytes
+
+
+@pytest.fixture(scope="module", params=[1, 2])
+def zoo(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory, build_zoo, request.param)
+
+
+def test_zoo_equals_official(zoo: Path) -> None:
+    result = measure(opened(zoo), EVERYTHING)
+    assert totals(result) == official(zoo)
+    assert all(totals(result))
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_random_histories_equal_official(tmp_path: Path, spec_version: int, seed: int) -> None:
+    random_history(tmp_path / "repo", seed, 40, spec_version)
+    assert totals(measure(opened(tmp_path / "repo"), EVERYTHING)) == official(tmp_path / "repo")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["split-repo-v2", "test-repo-0.1.0", "test-repo-alpha8", "test-repo-v1", "test-repo-v2"],
+)
+def test_fixtures(shared_fixtures: Path, name: str) -> None:
+    result = measure(opened(shared_fixtures / name), EVERYTHING)
+    assert result.num_chunks > 0
+    assert sum(array.num_chunks for array in result.arrays) == result.num_chunks
+    if name in ("split-repo-v2", "test-repo-v1", "test-repo-v2"):
+        assert totals(result) == official(shared_fixtures / name)
+
+
+def test_breakdowns_add_up(zoo: Path) -> None:
+    result = measure(opened(zoo), EVERYTHING)
+    assert sum(array.native_bytes for array in result.arrays) == result.native_bytes
+    assert sum(array.virtual_bytes for array in result.arrays) == result.virtual_bytes
+    assert sum(array.inlined_bytes for array in result.arrays) == result.inlined_bytes
+    assert sum(array.num_chunks for array in result.arrays) == result.num_chunks
+    assert sum(one.bytes for one in result.containers) == result.virtual_bytes
+    assert result.snapshots is not None
+    assert sum(one.new_bytes for one in result.snapshots) == result.total_bytes
+    assert len(result.snapshots) == result.num_snapshots
+
+
+def referenced(repository: Repository, snapshots: list[Any]) -> dict[Any, int]:
+    """Every chunk that the versions refer to with its bytes, reference by reference."""
+    found: dict[Any, int] = {}
+    for snapshot_id in snapshots:
+        for file in repository.read_snapshot(snapshot_id).all_manifest_files:
+            manifest = repository.read_manifest(file.id)
+            for array in manifest.arrays:
+                refs = array.refs
+                for row in range(len(refs)):
+                    kind = RefKind(int(refs.kind[row]))
+                    if kind is RefKind.NATIVE:
+                        found[refs.chunk_id[row].tobytes()] = int(refs.length[row])
+                    elif kind is RefKind.INLINE:
+                        key = (file.id, array.node_id, refs.coordinates[row].tobytes())
+                        found[key] = int(refs.content.length[row])
+    return found
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_own_bytes(tmp_path_factory: pytest.TempPathFactory, spec_version: int) -> None:
+    """Counted one by one: what only one ref, or only one version, refers to."""
+    repository = opened(built(tmp_path_factory, messy_repository, spec_version))
+    result = measure(repository, EVERYTHING)
+    assert result.branches is not None
+    assert result.tags is not None
+    assert result.snapshots is not None
+    refs = {("branch", name): tip for name, tip in repository.branches().items()}
+    refs |= {("tag", name): tip for name, tip in repository.tags().items()}
+    behind = {
+        ref: referenced(repository, [info.id for info in repository.ancestry(tip)])
+        for ref, tip in refs.items()
+    }
+    for kind, stats in (("branch", result.branches), ("tag", result.tags)):
+        for one in stats:
+            mine = behind[kind, one.name]
+            others = {
+                key for ref, found in behind.items() if ref != (kind, one.name) for key in found
+            }
+            assert one.bytes == sum(mine.values())
+            assert one.num_chunks == len(mine)
+            assert one.own_bytes == sum(size for key, size in mine.items() if key not in others)
+    versions = {one.id: referenced(repository, [one.id]) for one in result.snapshots}
+    for version in result.snapshots:
+        others = {key for other, found in versions.items() if other != version.id for key in found}
+        mine = versions[version.id]
+        assert version.bytes == sum(mine.values())
+        assert version.own_bytes == sum(size for key, size in mine.items() if key not in others)
+        assert version.shared_bytes == version.bytes - version.own_bytes
+
+
+def test_more_refs_than_bits_of_a_word(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    where = copied(built(tmp_path_factory, messy_repository, 2), tmp_path / "repo")
+    repo = open_official(where)
+    for number in range(70):
+        repo.create_tag(f"t{number}", repo.lookup_branch("main"))
+    result = measure(opened(where), EVERYTHING)
+    assert result.tags is not None
+    tagged = {one.bytes for one in result.tags if one.name.startswith("t")}
+    assert tagged == {one.bytes for one in result.branches or () if one.name == "main"}
+    assert {one.own_bytes for one in result.tags} == {0}
+
+
+def test_one_version(zoo: Path) -> None:
+    repository = opened(zoo)
+    result = measure(repository, StatsOptions(ref="main"))
+    tip = repository.branches()["main"]
+    expected = referenced(repository, [tip])
+    assert result.native_bytes + result.inlined_bytes == sum(expected.values())
+    assert result.num_snapshots == 1
+
+
+def test_what_expire_and_gc_would_free(
+    tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    """Expire for real, and let gc plan: the same chunks, manifests and snapshots go."""
+    from icectl.ops.expire.execute import execute_expiration, plan_for
+
+    where = copied(built(tmp_path_factory, linear_history, 8), tmp_path / "repo")
+    storage = LocalStorage(where)
+    policy = Policy(keep_last=1)
+    before = plan_run(storage, GcOptions(cutoff=now() + 10**9)).plan
+    freed = measure(opened(where), StatsOptions(policy=policy)).could_free
+    assert freed is not None
+    repository = opened(where)
+    execute_expiration(repository, policy, plan_for(repository, policy))
+    after = plan_run(storage, GcOptions(cutoff=now() + 10**9)).plan
+    gone = {
+        kind.value: len(after.garbage[kind]) - len(before.garbage[kind]) for kind in after.garbage
+    }
+    assert freed.snapshots == gone["snapshot"] > 0
+    assert freed.manifests == gone["manifest"]
+    assert freed.chunks == gone["chunk"] > 0
+
+
+def test_json_and_csv(icectl: Icectl, zoo: Path) -> None:  # noqa: F811
+    document = icectl("stats", "-r", str(zoo), "--json").document
+    assert (
+        document["native_bytes"],
+        document["virtual_bytes"],
+        document["inlined_bytes"],
+    ) == official(zoo)
+    keys = {"path", "native_bytes", "virtual_bytes", "inlined_bytes", "num_chunks"}
+    assert all(array.keys() >= keys for array in document["arrays"])
+    paths = [array["path"] for array in document["arrays"]]
+    assert "/native" in paths
+    printed = icectl("stats", "-r", str(zoo), "--csv").out
+    rows = list(csv.DictReader(io.StringIO(printed)))
+    assert [row["path"] for row in rows] == paths
+    assert sum(int(row["native_bytes"]) for row in rows) == document["native_bytes"]
+    snapshots = icectl("stats", "-r", str(zoo), "--by", "snapshots", "--csv").out
+    assert snapshots.startswith("id,flushed_at,")
+
+
+def test_table(icectl: Icectl, zoo: Path) -> None:  # noqa: F811
+    shallow = icectl("stats", "-r", str(zoo), "--depth", "1", "--by", "branches").out
+    deep = icectl("stats", "-r", str(zoo)).out
+    assert "BRANCH" in shallow
+    assert "BRANCH" not in deep
+    assert len(shallow.split("Containers")[0]) < len(deep.split("Containers")[0])
+    assert "s3://archive/" in deep
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["nothing"], 12),
+        (["--by", "colour"], 2),
+        (["--csv", "--by", "tags", "--by", "branches"], 2),
+        (["main", "--older-than", "3d"], 2),
+        (["--older-than", "3d", "--policy", "x"], 2),
+    ],
+)
+def test_wrong_calls(icectl: Icectl, zoo: Path, arguments: list[str], code: int) -> None:  # noqa: F811
+    assert icectl("stats", "-r", str(zoo), *arguments).code == code
+
+
+@pytest.mark.parametrize("pending", [1, 7, 10**6])
+@pytest.mark.parametrize("keys", [("a", "b"), ("a", "b", "c")])
+def test_distinct(monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...], pending: int) -> None:
+    """Beside a dictionary, with keys that share a part, and compacted at any moment."""
+    monkeypatch.setattr(distinct, "FEWEST_PENDING", pending)
+    chance = np.random.default_rng(3)
+    rows = Distinct(keys, {"low": np.minimum, "all": np.bitwise_or})
+    expected: dict[tuple[int, ...], tuple[int, int]] = {}
+    for _ in range(30):
+        block = {name: chance.integers(0, 4, 20).astype(np.uint64) for name in keys}
+        block |= {"low": chance.integers(0, 99, 20), "all": chance.integers(0, 64, 20)}
+        rows.add(block)
+        for row in range(20):
+            key = tuple(int(block[name][row]) for name in keys)
+            low, every = expected.get(key, (99, 0))
+            expected[key] = min(low, int(block["low"][row])), every | int(block["all"][row])
+    found = rows.compact()
+    columns = [found[name].tolist() for name in keys]
+    assert {
+        key: (low, every)
+        for *key_parts, low, every in zip(
+            *columns, found["low"].tolist(), found["all"].tolist(), strict=True
+        )
+        for key in [tuple(key_parts)]
+    } == expected
+    assert len(found["low"]) == len(expected)

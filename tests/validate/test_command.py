@@ -1,0 +1,241 @@
+"""`icectl validate`: exit codes, output for people and machines, baselines, narrowing, writers."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from icectl.ops.gc.known_missing import read_known_missing
+from icectl.ops.validate.rules import RULES
+from icectl.ops.validate.run import ValidateOptions, validate
+from icectl.storage.local import LocalStorage
+from tests.cli.conftest import Icectl, environ, icectl  # noqa: F401
+from tests.official import built, open_official
+from tests.official.histories import commit
+from tests.validate.damage import Patient, build, copied_with_source
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory, build, 2)
+
+
+@pytest.fixture
+def hurt(whole: Path, tmp_path: Path) -> Path:
+    """A repository without one chunk of /g/native, which dev, main and both tags reach."""
+    where = copied_with_source(whole, tmp_path / "repo")
+    Patient(where).chunk_of("/g/native").unlink()
+    return where
+
+
+def test_sound(icectl: Icectl, whole: Path) -> None:  # noqa: F811
+    done = icectl("validate", "-r", str(whole), "--level", "data", "--decode", "--virtual")
+    assert done.code == 0, done.out
+    assert "Sound: nothing found." in done.out
+    assert "4 snapshots" not in done.out
+
+
+def test_json_has_the_contract(icectl: Icectl, hurt: Path) -> None:  # noqa: F811
+    done = icectl("validate", "-r", str(hurt), "--level", "chunks", "--json")
+    assert done.code == 3
+    document = done.document
+    assert document["ok"] is False
+    assert document["level"] == "chunks"
+    (finding,) = document["findings"]
+    assert finding["code"] == "ICE0401"
+    assert finding["severity"] == "error"
+    assert finding["object"].startswith("chunks/")
+    assert finding["path"] == "/g/native"
+    assert set(finding["branches"]) <= {"dev", "main"}
+    assert finding["branches"]
+    checked = document["checked"]
+    assert checked.keys() >= {"snapshots", "transaction_logs", "manifests", "chunk_refs", "chunks"}
+    assert checked["snapshots"] == 5
+    assert checked["chunk_refs"] > checked["chunks"] > 0
+
+
+def test_jsonl_is_one_finding_per_line(icectl: Icectl, hurt: Path) -> None:  # noqa: F811
+    done = icectl("validate", "-r", str(hurt), "--level", "chunks", "--jsonl")
+    (line,) = done.out.splitlines()
+    assert json.loads(line)["code"] == "ICE0401"
+
+
+def test_last_sound_version(whole: Path, tmp_path: Path) -> None:
+    where = copied_with_source(whole, tmp_path / "repo")
+    patient = Patient(where)
+    (where / "snapshots" / patient.tip).unlink()
+    result, _ = validate(LocalStorage(where), ValidateOptions())
+    found = {finding.code: finding for finding in result.findings}["ICE0101"]
+    assert found.branches == ("main",)
+    assert found.tags == ()
+    assert str(found.last_sound_version) == patient.history[1]
+
+
+def test_refs_narrow(icectl: Icectl, whole: Path, tmp_path: Path) -> None:  # noqa: F811
+    where = copied_with_source(whole, tmp_path / "repo")
+    (where / "snapshots" / Patient(where).tip).unlink()
+    assert icectl("validate", "-r", str(where)).code == 3
+    assert icectl("validate", "dev", "kept", "-r", str(where)).code == 0
+    assert icectl("validate", "nothing", "-r", str(where)).code == 12
+
+
+def test_levels_end_where_they_say(icectl: Icectl, hurt: Path) -> None:  # noqa: F811
+    assert icectl("validate", "-r", str(hurt), "--level", "manifests").code == 0
+    assert icectl("validate", "-r", str(hurt), "--level", "chunks").code == 3
+
+
+def test_fail_on_warning(icectl: Icectl, whole: Path, tmp_path: Path) -> None:  # noqa: F811
+    where = copied_with_source(whole, tmp_path / "repo")
+    min((where / "overwritten").iterdir()).unlink()
+    assert icectl("validate", "-r", str(where)).code == 0
+    assert icectl("validate", "-r", str(where), "--fail-on", "warning").code == 3
+
+
+def test_max_findings_counts_all(icectl: Icectl, hurt: Path) -> None:  # noqa: F811
+    for chunk in (hurt / "chunks").iterdir():
+        chunk.unlink()
+    found = icectl(
+        "validate", "-r", str(hurt), "--level", "chunks", "--max-findings", "2", "--json"
+    ).document
+    assert len(found["findings"]) == 2
+    assert found["errors"] == 2 + found["findings_left_out"] > 5
+
+
+def test_baseline_excuses(icectl: Icectl, hurt: Path, tmp_path: Path) -> None:  # noqa: F811
+    known = str(tmp_path / "baseline.jsonl")
+    arguments = ("validate", "-r", str(hurt), "--level", "chunks")
+    assert icectl(*arguments, "--write-baseline", known).code == 3
+    again = icectl(*arguments, "--baseline", known, "--json")
+    assert again.code == 0
+    assert [finding["known"] for finding in again.document["findings"]] == [True]
+    (hurt / "snapshots" / Patient(hurt).tip).unlink()
+    assert icectl(*arguments, "--baseline", known).code == 3
+    Path(known).write_text("not a finding\n")
+    wrong = icectl(*arguments, "--baseline", known)
+    assert wrong.code == 2
+    assert "line 1" in wrong.err
+
+
+def test_lost_objects_are_listed_for_gc(icectl: Icectl, hurt: Path, tmp_path: Path) -> None:  # noqa: F811
+    lost = tmp_path / "lost"
+    assert (
+        icectl("validate", "-r", str(hurt), "--level", "chunks", "--known-missing", str(lost)).code
+        == 3
+    )
+    (path,) = read_known_missing(lost)
+    assert path.startswith("chunks/")
+    gc = ("gc", "-r", str(hurt), "--older-than", "0s", "--allow-recent", "--dry-run")
+    assert icectl(*gc).code == 13
+    assert icectl(*gc, "--known-missing", str(lost)).code == 0
+
+
+def test_junit(icectl: Icectl, hurt: Path, tmp_path: Path) -> None:  # noqa: F811
+    file = tmp_path / "report.xml"
+    icectl("validate", "-r", str(hurt), "--level", "chunks", "--junit", str(file))
+    suite = ElementTree.parse(file).getroot().find("testsuite")
+    assert suite is not None
+    cases = {case.get("name", "")[:7]: case for case in suite}
+    assert "ICE0501" not in cases  # another level
+    assert suite.get("failures") == "1"
+    assert int(suite.get("tests") or 0) == len(cases)
+    (failure,) = cases["ICE0401"]
+    assert "/g/native" in (failure.text or "")
+    assert len(cases["ICE0301"]) == 0
+
+
+def test_sarif(icectl: Icectl, hurt: Path, tmp_path: Path) -> None:  # noqa: F811
+    file = tmp_path / "report.sarif"
+    icectl("validate", "-r", str(hurt), "--level", "chunks", "--sarif", str(file))
+    (run,) = json.loads(file.read_text())["runs"]
+    rules = run["tool"]["driver"]["rules"]
+    assert [rule["id"] for rule in rules] == list(RULES)
+    (result,) = run["results"]
+    assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == "ICE0401"
+    assert result["level"] == "error"
+    uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+    assert re.fullmatch(r"chunks/[0-9A-Z]{20}", uri)
+
+
+def test_github(icectl: Icectl, hurt: Path) -> None:  # noqa: F811
+    done = icectl("validate", "-r", str(hurt), "--level", "chunks", "--github")
+    assert done.code == 3
+    assert done.out.startswith("::error title=ICE0401 ")
+    assert done.out.count("\n") == 1
+
+
+def test_explain(icectl: Icectl) -> None:  # noqa: F811
+    one = icectl("validate", "--explain", "ice0401")
+    assert one.code == 0
+    assert "a chunk file is missing" in one.out
+    every = icectl("validate", "--explain", "all")
+    assert all(code in every.out for code in RULES)
+    assert icectl("validate", "--explain", "ICE9999").code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (["--level", "deep"], 2),
+        (["--sample", "1%"], 2),
+        (["--decode"], 2),
+        (["--level", "data", "--sample", "200%"], 2),
+        (["--level", "data", "--sample", "many"], 2),
+        (["--baseline", "/does/not/exist"], 2),
+        (["--junit", "/does/not/exist/report.xml"], 2),
+    ],
+)
+def test_wrong_calls(icectl: Icectl, whole: Path, arguments: list[str], code: int) -> None:  # noqa: F811
+    done = icectl("validate", "-r", str(whole), *arguments)
+    assert done.code == code
+    assert "Traceback" not in done.err
+
+
+def test_no_repository_is_no_finding(icectl: Icectl, tmp_path: Path) -> None:  # noqa: F811
+    assert icectl("validate", "-r", str(tmp_path)).code == 10
+
+
+def test_unreadable_repo_file_is_a_finding(icectl: Icectl, whole: Path, tmp_path: Path) -> None:  # noqa: F811
+    where = copied_with_source(whole, tmp_path / "repo")
+    (where / "repo").write_bytes(b"nothing")
+    done = icectl("validate", "-r", str(where), "--json")
+    assert done.code == 3
+    assert [finding["code"] for finding in done.document["findings"]] == ["ICE0001"]
+    assert done.document["notes"]
+
+
+def test_while_writers_commit(whole: Path, tmp_path: Path) -> None:
+    """Every state that is read while another process commits, resets and collects is sound."""
+    where = copied_with_source(whole, tmp_path / "repo")
+    stop = threading.Event()
+    failures: list[BaseException] = []
+
+    def write() -> None:
+        try:
+            number = 0
+            while not stop.is_set():
+                repo = open_official(where)
+                with commit(repo, f"while validating {number}") as root:
+                    root["g/native"][...] = np.full((16, 8), number)
+                    root.create_group(f"new {number}")
+                number += 1
+        except BaseException as error:
+            failures.append(error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        from icectl.ops.validate.rule import Level
+
+        for _ in range(5):
+            result, _ = validate(LocalStorage(where), ValidateOptions(level=Level.CHUNKS))
+            assert result.errors == 0, result.findings
+    finally:
+        stop.set()
+        writer.join()
+    assert not failures
