@@ -10,7 +10,7 @@ from icectl.ops.gc.backups import BackupPlan, plan_backups
 from icectl.ops.gc.execute import Deleted, execute_gc
 from icectl.ops.gc.guards import MaxDelete, check_max_delete, check_repository
 from icectl.ops.gc.objects import ObjectKind
-from icectl.ops.gc.plan import GcPlan, plan_gc
+from icectl.ops.gc.plan import ChooseEngine, GcPlan, local_engine, plan_gc
 from icectl.ops.gc.plan_file import SavedPlan
 from icectl.ops.gc.watch import Watch
 from icectl.repository.open import open_repository
@@ -31,6 +31,7 @@ class GcOptions:
     """Delete only what this plan named, too."""
     backups_older_than: int | None = None
     truncate_ops_log: bool = False
+    choose_engine: ChooseEngine = local_engine
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +77,13 @@ def collect_garbage(
 
 
 def _plan(repository: Repository, options: GcOptions, watch: Watch) -> PlannedRun:
-    plan = plan_gc(repository, options.cutoff, known_missing=options.known_missing, watch=watch)
+    plan = plan_gc(
+        repository,
+        options.cutoff,
+        known_missing=options.known_missing,
+        choose_engine=options.choose_engine,
+        watch=watch,
+    )
     if options.saved is not None:
         plan = options.saved.restrict(plan)
     check_max_delete(plan, options.max_delete)

@@ -8,34 +8,24 @@ for the next run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from icectl.errors import ConflictError, StorageError
+from icectl.errors import ConflictError
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.repo import GCRanUpdate, RepoInfo
 from icectl.ops.gc.backups import BackupPlan, truncated
-from icectl.ops.gc.id_sets import IdSet, id_set, union
+from icectl.ops.gc.delete import DeletedBatch, DeleteFailure, delete_in_batches
+from icectl.ops.gc.id_sets import id_set
 from icectl.ops.gc.marking import ManifestClaim, check_root_v1, merge_claims
 from icectl.ops.gc.objects import ObjectKind
-from icectl.ops.gc.plan import GcPlan, mark_manifests
+from icectl.ops.gc.plan import GcPlan, snapshot_ids
 from icectl.ops.gc.snapshots import read_snapshots
-from icectl.ops.gc.watch import Counter, Watch
+from icectl.ops.gc.watch import Watch
 from icectl.repository.edits import Edited
 from icectl.repository.open import open_repository
 from icectl.repository.reparent import drop_snapshots
 from icectl.repository.update import update_repo
-from icectl.storage.bounded import in_batches
-from icectl.storage.contract import Storage
-
-DELETE_BATCH = 8192
-MAX_FAILURES = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteFailure:
-    object: str
-    error: str
 
 
 @dataclass(slots=True)
@@ -61,51 +51,33 @@ def execute_gc(
     storage = plan.repository.storage
     chosen = frozenset(only)
     for kind, garbage in plan.garbage.items():
-        if kind not in chosen:
-            continue
-        label = f"deleting {kind.directory}"
-        sizes = garbage.size[garbage.deletion_order()].tolist()
-        with watch.phase(label, len(garbage), "objects") as counter:
-            for done, size in _delete(
-                storage, zip(garbage.paths(), sizes, strict=True), deleted, counter, watch
-            ):
-                deleted.count[kind] += done
-                deleted.bytes += size
+        if kind in chosen:
+            batches = garbage.delete(storage, watch)
+            done, size = _delete(kind.directory, len(garbage), batches, deleted, watch)
+            deleted.count[kind] += done
+            deleted.bytes += size
     if backups is not None:
         items = ((info.path, info.size or 0) for info in backups.garbage)
-        with watch.phase("deleting backups", len(backups.garbage), "objects") as counter:
-            for done, size in _delete(storage, items, deleted, counter, watch):
-                deleted.backups += done
-                deleted.backup_bytes += size
+        batches = delete_in_batches(storage, items, watch)
+        deleted.backups, deleted.backup_bytes = _delete(
+            "backups", len(backups.garbage), batches, deleted, watch
+        )
     return deleted
 
 
 def _delete(
-    storage: Storage,
-    items: Iterable[tuple[str, int]],
-    deleted: Deleted,
-    counter: Counter,
-    watch: Watch,
-) -> Iterator[tuple[int, int]]:
-    """Delete in batches and tell the number and bytes that went with each."""
-    for batch in in_batches(items, DELETE_BATCH):
-        if watch.is_over or len(deleted.failures) > MAX_FAILURES:
-            deleted.is_complete = False
-            return
-        sizes = dict(batch)
-        failed = _failed(storage, sizes)
-        if failed:
-            failed = _failed(storage, failed)
-        deleted.failures += (DeleteFailure(path, error.message) for path, error in failed.items())
-        yield (
-            len(sizes) - len(failed),
-            sum(sizes.values()) - sum(sizes[path] for path in failed),
-        )
-        counter.advance(len(batch))
-
-
-def _failed(storage: Storage, paths: Iterable[str]) -> dict[str, StorageError]:
-    return {path: error for path, error in storage.delete_many(paths) if error is not None}
+    what: str, total: int, batches: Iterable[DeletedBatch], deleted: Deleted, watch: Watch
+) -> tuple[int, int]:
+    """The number and bytes of what went."""
+    count = size = 0
+    with watch.phase(f"deleting {what}", total, "objects") as counter:
+        for batch in batches:
+            count += batch.count
+            size += batch.bytes
+            deleted.failures += batch.failures
+            deleted.is_complete &= batch.is_complete
+            counter.advance(batch.count + len(batch.failures))
+    return count, size
 
 
 def _release(plan: GcPlan, backups: BackupPlan | None, watch: Watch) -> GcPlan:
@@ -141,7 +113,7 @@ def _edit(info: RepoInfo, plan: GcPlan, backups: BackupPlan | None) -> RepoInfo:
 
 def _protect_v1(plan: GcPlan, watch: Watch) -> GcPlan:
     repository = open_repository(plan.repository.storage)
-    garbage = {SnapshotId(id_) for id_ in plan.garbage[ObjectKind.SNAPSHOT].ids.to_bytes()}
+    garbage = snapshot_ids(plan.garbage[ObjectKind.SNAPSHOT])
     claims: dict[ManifestId, ManifestClaim] = {}
     new: set[SnapshotId] = set()
     tips = {*repository.branches().values(), *repository.tags().values()} - plan.kept_snapshots
@@ -171,17 +143,16 @@ def _without(
     unread = {
         ManifestId(id_) for id_ in manifests[~plan.kept_manifests.contains(manifests)].to_bytes()
     }
-    marked = mark_manifests(plan.repository.storage, [claims[id_] for id_ in unread], watch)
-    needed: dict[ObjectKind, IdSet] = {
-        ObjectKind.SNAPSHOT: id_set(snapshots),
-        ObjectKind.TRANSACTION_LOG: id_set(logs),
-        ObjectKind.MANIFEST: manifests,
-        ObjectKind.CHUNK: union([manifest.ids for manifest in marked]),
-    }
+    storage, garbage = plan.repository.storage, plan.garbage
+    needed_by = [claims[id_] for id_ in unread]
     return replace(
         plan,
         garbage={
-            kind: garbage[~needed[kind].contains(garbage.ids)]
-            for kind, garbage in plan.garbage.items()
+            ObjectKind.SNAPSHOT: garbage[ObjectKind.SNAPSHOT].without(id_set(snapshots)),
+            ObjectKind.TRANSACTION_LOG: garbage[ObjectKind.TRANSACTION_LOG].without(id_set(logs)),
+            ObjectKind.MANIFEST: garbage[ObjectKind.MANIFEST].without(manifests),
+            ObjectKind.CHUNK: plan.engine.spare_chunks(
+                garbage[ObjectKind.CHUNK], storage, needed_by, watch
+            ),
         },
     )

@@ -8,7 +8,7 @@ tell sizes and times with each name.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import islice
 from typing import Self
@@ -44,15 +44,12 @@ class Listing:
 class Listings:
     """The listings of several directories, read one after the other on a thread."""
 
-    def __init__(self, storage: Storage, kinds: Iterable[ObjectKind], watch: Watch) -> None:
+    def __init__(self, storage: Storage, watch: Watch) -> None:
+        self._storage = storage
         self._watch = watch
-        self._counters = {kind: _Tally() for kind in kinds}
+        self._counters: dict[ObjectKind, _Tally] = {}
+        self._futures: dict[ObjectKind, Future[Listing]] = {}
         self._pool = ThreadPoolExecutor(1, "icectl-listing")
-        silent = watch.silent()
-        self._futures = {
-            kind: self._pool.submit(read_listing, storage, kind, silent, tally)
-            for kind, tally in self._counters.items()
-        }
 
     def __enter__(self) -> Self:
         return self
@@ -61,6 +58,12 @@ class Listings:
         for tally in self._counters.values():
             tally.stopped = True
         self._pool.shutdown(cancel_futures=True)
+
+    def begin(self, kind: ObjectKind) -> None:
+        tally = self._counters[kind] = _Tally()
+        self._futures[kind] = self._pool.submit(
+            read_listing, self._storage, kind, self._watch.silent(), tally
+        )
 
     def wait_for(self, kind: ObjectKind) -> Listing:
         future, tally = self._futures[kind], self._counters[kind]

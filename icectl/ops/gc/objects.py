@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from icectl.ops.gc.delete import DeletedBatch, delete_in_batches
 from icectl.ops.gc.id_sets import BLOCK, IdSet
+from icectl.ops.gc.watch import Watch
+from icectl.storage.contract import Storage
 
 
 class ObjectKind(enum.Enum):
@@ -41,9 +44,37 @@ DIRECTORIES = {
 }
 
 
+class GarbageSet(Protocol):
+    """Objects of one kind that are to be deleted, wherever they are held."""
+
+    @property
+    def kind(self) -> ObjectKind: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def bytes(self) -> int: ...
+
+    def within(self, ids: IdSet) -> Self:
+        """Those of them that `ids` names."""
+
+    def without(self, ids: IdSet) -> Self:
+        """Those of them that `ids` does not name."""
+
+    def parts(self) -> Iterator[Garbage]:
+        """All of them, some at a time."""
+
+    def largest(self, count: int) -> Garbage: ...
+
+    def count_ages(self, now: int, bounds: Sequence[int]) -> NDArray[np.int64]:
+        """Number and bytes of those younger than each bound, and in the last row of the rest."""
+
+    def delete(self, storage: Storage, watch: Watch) -> Iterator[DeletedBatch]: ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Garbage:
-    """Objects of one kind that are to be deleted, in ascending order of their ids."""
+    """A set that this process holds, in ascending order of ids."""
 
     kind: ObjectKind
     ids: IdSet
@@ -59,6 +90,29 @@ class Garbage:
     @property
     def bytes(self) -> int:
         return int(self.size.sum())
+
+    def within(self, ids: IdSet) -> Garbage:
+        return self[ids.contains(self.ids)]
+
+    def without(self, ids: IdSet) -> Garbage:
+        return self[~ids.contains(self.ids)]
+
+    def parts(self) -> Iterator[Garbage]:
+        yield self
+
+    def largest(self, count: int) -> Garbage:
+        return self[np.sort(np.argsort(self.size)[-count:])]
+
+    def count_ages(self, now: int, bounds: Sequence[int]) -> NDArray[np.int64]:
+        groups = np.searchsorted(np.array(bounds), now - self.created_at, side="right")
+        size = len(bounds) + 1
+        counts = np.bincount(groups, minlength=size)
+        totals = np.bincount(groups, weights=self.size, minlength=size)
+        return np.column_stack([counts, totals]).astype(np.int64)
+
+    def delete(self, storage: Storage, watch: Watch) -> Iterator[DeletedBatch]:
+        sizes = self.size[self.deletion_order()].tolist()
+        return delete_in_batches(storage, zip(self.paths(), sizes, strict=True), watch)
 
     def deletion_order(self) -> NDArray[np.intp]:
         """Oldest first: on local disk that is about the order of inodes, which deletes fastest."""

@@ -14,10 +14,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from icectl.errors import IcectlError, UsageError
 from icectl.model.ids import SnapshotId
-from icectl.ops.gc.id_sets import IdSet, decode_names, union
-from icectl.ops.gc.objects import ObjectKind
+from icectl.ops.gc.id_sets import BLOCK, IdSet, decode_names, union
+from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.plan import GcPlan
 
 VERSION = 1
@@ -39,9 +41,7 @@ class SavedPlan:
 
     def restrict(self, plan: GcPlan) -> GcPlan:
         """The part of `plan` that this plan names, too."""
-        garbage = {
-            kind: found[self.ids[kind].contains(found.ids)] for kind, found in plan.garbage.items()
-        }
+        garbage = {kind: found.within(self.ids[kind]) for kind, found in plan.garbage.items()}
         snapshots = {SnapshotId(id_) for id_ in self.ids[ObjectKind.SNAPSHOT].to_bytes()}
         return replace(
             plan,
@@ -70,9 +70,10 @@ def write_plan(plan: GcPlan, path: Path) -> None:
         else:
             with path.open("w", encoding="ascii") as file:
                 file.write(json.dumps(_header(plan)) + "\n")
-                for row in _rows(plan):
-                    row["created_at"] = f"{row['created_at']:%Y-%m-%dT%H:%M:%S.%fZ}"
-                    file.write(json.dumps(row) + "\n")
+                for rows in _rows(plan):
+                    for row in rows:
+                        row["created_at"] = f"{row['created_at']:%Y-%m-%dT%H:%M:%S.%fZ}"
+                        file.write(json.dumps(row) + "\n")
     except OSError as error:
         raise IcectlError(f"the plan file {path} cannot be written: {error.strerror}") from error
 
@@ -101,19 +102,33 @@ def _header(plan: GcPlan) -> dict[str, Any]:
     }
 
 
-def _rows(plan: GcPlan) -> Iterator[dict[str, Any]]:
+def _rows(plan: GcPlan) -> Iterator[list[dict[str, Any]]]:
+    """All objects in parts, since there may be more than fit in memory."""
     dropped = {str(id_) for id_ in plan.dropped_snapshots}
-    for kind, garbage in plan.garbage.items():
-        columns = (garbage.ids.to_names(), garbage.size.tolist(), garbage.created_at.tolist())
-        for name, size, created_at in zip(*columns, strict=True):
-            unreachable = name in dropped or plan.repository.info is None
-            yield {
-                "kind": kind.value,
+
+    def reason(kind: ObjectKind, name: str) -> str:
+        unreachable = name in dropped or plan.repository.info is None
+        return _REASONS.get(kind) or (UNREACHABLE if unreachable else NOT_IN_REPO)
+
+    for block in _blocks(plan):
+        columns = (block.ids.to_names(), block.size.tolist(), block.created_at.tolist())
+        yield [
+            {
+                "kind": block.kind.value,
                 "id": name,
                 "size": size,
                 "created_at": _EPOCH + timedelta(microseconds=created_at),
-                "reason": _REASONS.get(kind) or (UNREACHABLE if unreachable else NOT_IN_REPO),
+                "reason": reason(block.kind, name),
             }
+            for name, size, created_at in zip(*columns, strict=True)
+        ]
+
+
+def _blocks(plan: GcPlan) -> Iterator[Garbage]:
+    for garbage in plan.garbage.values():
+        for part in garbage.parts():
+            for start in range(0, len(part), BLOCK):
+                yield part[np.arange(start, min(start + BLOCK, len(part)))]
 
 
 def _read_lines(path: Path) -> SavedPlan:
@@ -153,7 +168,6 @@ def _import_parquet() -> Any:
 
 def _write_parquet(plan: GcPlan, path: Path) -> None:
     pyarrow = _import_parquet()
-    rows = list(_rows(plan))
     schema = pyarrow.schema(
         [
             ("kind", pyarrow.string()),
@@ -164,7 +178,9 @@ def _write_parquet(plan: GcPlan, path: Path) -> None:
         ],
         metadata={"icectl_gc_plan": json.dumps(_header(plan))},
     )
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows, schema), path)
+    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+        for rows in _rows(plan):
+            writer.write_batch(pyarrow.RecordBatch.from_pylist(rows, schema))
 
 
 def _read_parquet(path: Path) -> SavedPlan:

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from icectl.ops.gc.collect import PlannedRun
-from icectl.ops.gc.execute import Deleted, DeleteFailure
-from icectl.ops.gc.objects import Garbage, ObjectKind
+from icectl.ops.gc.delete import DeleteFailure
+from icectl.ops.gc.execute import Deleted
+from icectl.ops.gc.objects import GarbageSet, ObjectKind
 
 DAY = 24 * 3600 * 1_000_000
 AGES = (("1 week", 7 * DAY), ("1 month", 30 * DAY), ("1 year", 365 * DAY))
@@ -81,7 +82,7 @@ def summarize(
     )
     return GcResult(
         dry_run=deleted is None,
-        engine="local",
+        engine=plan.engine.name,
         snapshots_deleted=done.count[ObjectKind.SNAPSHOT],
         transaction_logs_deleted=done.count[ObjectKind.TRANSACTION_LOG],
         manifests_deleted=done.count[ObjectKind.MANIFEST],
@@ -102,25 +103,22 @@ def summarize(
     )
 
 
-def _by_age(chosen: list[Garbage], now: int) -> tuple[AgeSummary, ...]:
-    sizes = np.concatenate([garbage.size for garbage in chosen])
-    ages = now - np.concatenate([garbage.created_at for garbage in chosen])
-    bounds = np.array([bound for _, bound in AGES])
-    groups = np.searchsorted(bounds, ages, side="right")
+def _by_age(chosen: list[GarbageSet], now: int) -> tuple[AgeSummary, ...]:
+    bounds = [bound for _, bound in AGES]
+    total = np.zeros((len(AGES) + 1, 2), np.int64)
+    for garbage in chosen:
+        total += garbage.count_ages(now, bounds)
     labels = (*(f"under {name}" for name, _ in AGES), "older")
-    counts = np.bincount(groups, minlength=len(labels)).tolist()
-    totals = np.bincount(groups, weights=sizes, minlength=len(labels)).tolist()
     return tuple(
-        AgeSummary(label, count, int(total))
-        for label, count, total in zip(labels, counts, totals, strict=True)
+        AgeSummary(label, count, size)
+        for label, (count, size) in zip(labels, total.tolist(), strict=True)
     )
 
 
-def _largest(chosen: list[Garbage]) -> tuple[LargeObject, ...]:
+def _largest(chosen: list[GarbageSet]) -> tuple[LargeObject, ...]:
     found: list[LargeObject] = []
     for garbage in chosen:
-        top = np.sort(np.argsort(garbage.size)[-LARGEST:])
-        part = garbage[top]
+        part = garbage.largest(LARGEST)
         columns = (part.ids.to_names(), part.size.tolist(), part.created_at.tolist())
         found += (
             LargeObject(garbage.kind.path(name), size, created_at)

@@ -1,0 +1,114 @@
+"""The engine of one process: threads, and sorted id columns in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+
+import numpy as np
+
+from icectl.errors import FormatError, ObjectNotFoundError
+from icectl.ops.gc.engine import Sweep, SweptChunks
+from icectl.ops.gc.id_sets import IdSet, union
+from icectl.ops.gc.listing import Listing, Listings
+from icectl.ops.gc.marking import ManifestClaim, MarkedManifest, mark_manifest
+from icectl.ops.gc.objects import GarbageSet, ObjectKind
+from icectl.ops.gc.presence import check_present, find_garbage
+from icectl.ops.gc.watch import Watch
+from icectl.storage.bounded import map_on_threads
+from icectl.storage.contract import Storage
+
+LOCAL_READERS = 2
+REMOTE_READERS = 32
+BATCH_BYTES = 2**20
+BATCH_MANIFESTS = 64
+
+
+class LocalEngine:
+    name = "local"
+
+    def sweep_chunks(self, sweep: Sweep, listings: Listings, watch: Watch) -> SweptChunks:
+        storage = sweep.storage
+        listings.begin(ObjectKind.CHUNK)
+        marked = mark_manifests(storage, sweep.claims, watch, with_ends=sweep.with_ends)
+        kept = union([manifest.ids for manifest in marked])
+        chunks = listings.wait_for(ObjectKind.CHUNK)
+        _check_chunks_present(kept, marked, chunks, sweep.known_missing)
+        garbage = find_garbage(storage, chunks, kept, sweep.cutoff, watch)
+        return SweptChunks(garbage, len(chunks), chunks.foreign)
+
+    def spare_chunks(
+        self,
+        garbage: GarbageSet,
+        storage: Storage,
+        claims: Collection[ManifestClaim],
+        watch: Watch,
+    ) -> GarbageSet:
+        marked = mark_manifests(storage, claims, watch)
+        return garbage.without(union([manifest.ids for manifest in marked]))
+
+
+def mark_manifests(
+    storage: Storage, claims: Collection[ManifestClaim], watch: Watch, *, with_ends: bool = False
+) -> list[MarkedManifest]:
+    def read_and_mark(batch: list[ManifestClaim]) -> list[MarkedManifest]:
+        return [
+            mark_manifest(_read_manifest(storage, claim), claim, with_ends=with_ends)
+            for claim in batch
+        ]
+
+    marked: list[MarkedManifest] = []
+    remote = storage.listing_shards() > 1
+    workers = REMOTE_READERS if remote else LOCAL_READERS
+    batches = (
+        [[claim] for claim in claims] if remote else in_groups(claims, BATCH_BYTES, BATCH_MANIFESTS)
+    )
+    with watch.phase("reading manifests", len(claims)) as counter:
+        for manifests in map_on_threads(read_and_mark, batches, workers=workers, ahead=2 * workers):
+            watch.check_time()
+            marked += manifests
+            counter.advance(len(manifests))
+    return marked
+
+
+def in_groups(
+    claims: Iterable[ManifestClaim], most_bytes: int, most_manifests: int
+) -> Iterator[list[ManifestClaim]]:
+    """Small files together: handing one to a thread costs more than reading it from a disk."""
+    batch: list[ManifestClaim] = []
+    size = 0
+    for claim in claims:
+        batch.append(claim)
+        size += claim.size_bytes
+        if size > most_bytes or len(batch) == most_manifests:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _read_manifest(storage: Storage, claim: ManifestClaim) -> bytes:
+    try:
+        return storage.read(claim.path)
+    except ObjectNotFoundError:
+        raise FormatError("the manifest is missing", path=claim.path) from None
+
+
+def _check_chunks_present(
+    kept: IdSet, marked: Iterable[MarkedManifest], chunks: Listing, known_missing: frozenset[str]
+) -> None:
+    check_present(kept, chunks, known_missing, "a kept manifest refers to it")
+    if chunks.size is None:
+        return
+    for manifest in marked:
+        assert manifest.end is not None
+        rows = chunks.ids.find(manifest.ids)
+        short = (rows >= 0) & (chunks.size[rows] < manifest.end)
+        if short.any():
+            row = int(np.argmax(short))
+            path = chunks.kind.path(manifest.ids[np.array([row])].to_names()[0])
+            if path not in known_missing:
+                raise FormatError(
+                    f"the file has {int(chunks.size[rows[row]])} bytes, and a kept manifest "
+                    f"refers to its bytes up to {int(manifest.end[row])}",
+                    path=path,
+                )

@@ -1,0 +1,38 @@
+"""What a listing shows beside what is kept: what is missing, and what nobody needs."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from icectl.errors import FormatError
+from icectl.ops.gc.id_sets import IdSet
+from icectl.ops.gc.listing import Listing, read_candidates
+from icectl.ops.gc.objects import Garbage
+from icectl.ops.gc.watch import Watch
+from icectl.storage.contract import Storage
+
+
+def check_present(
+    kept: IdSet, listing: Listing, known_missing: frozenset[str], reason: str
+) -> None:
+    absent = ~listing.ids.contains(kept)
+    if not absent.any():
+        return
+    paths = [listing.kind.path(name) for name in kept[absent].to_names()]
+    unknown = [path for path in paths if path not in known_missing]
+    if unknown:
+        more = f" ({len(unknown) - 1} more are missing)" if len(unknown) > 1 else ""
+        raise FormatError(
+            f"the file is missing, and {reason}{more}",
+            path=unknown[0],
+            hint="a damaged reference looks so too: `icectl validate` tells more; what is lost "
+            "for good and understood can be named with --known-missing FILE",
+        )
+
+
+def find_garbage(
+    storage: Storage, listing: Listing, kept: IdSet, cutoff: int, watch: Watch
+) -> Garbage:
+    rows = np.flatnonzero(~kept.contains(listing.ids))
+    candidates = read_candidates(storage, listing, rows, watch)
+    return candidates[candidates.created_at < cutoff]
