@@ -144,7 +144,7 @@ NODE_ORDER = Rule(
 )  # fmt: skip
 NODE_PATH = Rule(
     "ICE0108", "error", Level.METADATA, "a node has a path that is not allowed",
-    "A path is absolute, without a slash at the end, and without `.`, `..` or empty parts.",
+    "A path is absolute, has no slash at its end, and no part that is empty or only dots.",
 )  # fmt: skip
 NODE_ID_TWICE = Rule(
     "ICE0109", "error", Level.METADATA, "two nodes have one id",
