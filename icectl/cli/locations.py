@@ -62,7 +62,14 @@ def resolve_location(text: str, options: Mapping[str, str], environ: Mapping[str
         remote = read_config_file(environ).repositories.get(text)
         if remote is not None:
             return Location(remote.url, {**remote.storage_options, **options})
-    return Location(str(Path(text).expanduser()), options)
+    try:
+        path = Path(text).expanduser()
+    except RuntimeError:
+        raise UsageError(
+            f"{text} begins with a home directory that is not known",
+            hint=f"write the whole path, or ./{text} for a directory of this name",
+        ) from None
+    return Location(str(path if path.is_absolute() else working_directory() / path), options)
 
 
 def looks_like_location(text: str) -> bool:
@@ -72,7 +79,10 @@ def looks_like_location(text: str) -> bool:
 
 def is_repository_directory(path: str | Path) -> bool:
     root = Path(path)
-    return any(all((root / name).exists() for name in names) for names in _MARKERS)
+    try:
+        return any(all((root / name).exists() for name in names) for names in _MARKERS)
+    except (OSError, ValueError):  # a name that no file can have, or no permission to look
+        return False
 
 
 def parse_storage_options(pairs: Iterable[str]) -> dict[str, str]:
@@ -101,7 +111,16 @@ def _has_password(url: str) -> bool:
     return "://" in url and "@" in url.partition("://")[2].partition("/")[0]
 
 
+def working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except OSError:
+        raise UsageError(
+            "the current directory does not exist any more", hint="go to another one: cd"
+        ) from None
+
+
 def _directory_upward() -> str | None:
-    here = Path.cwd()
+    here = working_directory()
     candidates = (here, *here.parents)
     return next((str(path) for path in candidates if is_repository_directory(path)), None)

@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 from icectl.errors import UsageError
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
-_AGE = re.compile(r"(\d+)([smhdwy])")
+_AGE = re.compile(r"([0-9]{1,9})([smhdwy])")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _HINT = "write a date (2024-01-31), a time (2024-01-31T12:00:00Z) or an age (90m, 12h, 3d, 2w, 1y)"
 

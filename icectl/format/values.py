@@ -35,24 +35,43 @@ __all__ = [
 def encode_flexbuffers(value: object) -> bytes:
     from flatbuffers.flexbuffers import Builder
 
-    builder = Builder()
+    # All of it beforehand: leaving the builder's maps by an exception raises another one.
     try:
-        _add(builder, value, 0)
-        return bytes(builder.Finish())
+        _check_storable(value, 0)
     except UnicodeEncodeError as error:
         raise FormatError("a text that is not valid unicode cannot be stored") from error
+    builder = Builder()
+    _add(builder, value)
+    return bytes(builder.Finish())
 
 
-def _add(builder: Builder, value: object, depth: int) -> None:
+def _check_storable(value: object, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise FormatError(f"a value that nests deeper than {MAX_DEPTH} cannot be stored")
+    if isinstance(value, str):
+        value.encode()
+    elif isinstance(value, int):
+        if not -(1 << 63) <= value < 1 << 64:
+            raise FormatError(f"the number {value} does not fit into 64 bits")
+    elif isinstance(value, Mapping):
+        for name, item in value.items():
+            if not isinstance(name, str) or "\0" in name:
+                raise FormatError(f"{name!r} cannot be the name of a value")
+            name.encode()
+            _check_storable(item, depth + 1)
+    elif isinstance(value, Sequence) and not isinstance(value, bytes):
+        for item in value:
+            _check_storable(item, depth + 1)
+    elif not isinstance(value, None | float | bytes):
+        raise FormatError(f"a value of the type {type(value).__name__} cannot be stored")
+
+
+def _add(builder: Builder, value: object) -> None:
     if value is None:
         builder.Null()
     elif isinstance(value, bool):
         builder.Bool(value)
     elif isinstance(value, int):
-        if not -(1 << 63) <= value < 1 << 64:
-            raise FormatError(f"the number {value} does not fit into 64 bits")
         (builder.UInt if value >> 63 > 0 else builder.Int)(value)
     elif isinstance(value, float):
         # The builder's own choice of a width fails for numbers beyond 32-bit floats.
@@ -64,16 +83,12 @@ def _add(builder: Builder, value: object, depth: int) -> None:
     elif isinstance(value, Mapping):
         with builder.Map():
             for name, item in value.items():
-                if not isinstance(name, str) or "\0" in name:
-                    raise FormatError(f"{name!r} cannot be the name of a value")
                 builder.Key(name.encode())
-                _add(builder, item, depth + 1)
+                _add(builder, item)
     elif isinstance(value, Sequence):
         with builder.Vector():
             for item in value:
-                _add(builder, item, depth + 1)
-    else:
-        raise FormatError(f"a value of the type {type(value).__name__} cannot be stored")
+                _add(builder, item)
 
 
 def decode_msgpack(data: bytes) -> object:

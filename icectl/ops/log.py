@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
@@ -75,7 +76,8 @@ def _within_time(infos: Iterable[SnapshotInfo], options: LogOptions) -> Iterator
 def _commits(
     repository: Repository, infos: Iterator[SnapshotInfo], options: LogOptions
 ) -> Iterator[Commit]:
-    infos = islice(infos, options.limit)
+    if options.limit is not None:
+        infos = islice(infos, min(options.limit, sys.maxsize))
     reader = CommitReader(repository)
     if not options.with_changes:
         yield from map(reader.commit, infos)

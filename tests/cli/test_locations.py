@@ -32,8 +32,8 @@ def test_a_name_from_the_config_file_brings_its_options(environ: dict[str, str])
 
 
 def test_a_path_that_could_be_a_name_is_written_with_a_dot(environ: dict[str, str]) -> None:
-    assert find_location("./prod", [], environ).url == "prod"
-    assert find_location("elsewhere", [], environ).url == "elsewhere"
+    assert find_location("./prod", [], environ).url == str(Path.cwd() / "prod")
+    assert find_location("elsewhere", [], environ).url == str(Path.cwd() / "elsewhere")
 
 
 def test_the_option_wins_over_the_variable(environ: dict[str, str]) -> None:

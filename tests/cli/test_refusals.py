@@ -39,6 +39,10 @@ def refused(outcome: Outcome, code: int, sentence: str, hint: str | None = None)
         ("log nothing", 12, "there is no branch, tag or snapshot nothing", "branch list"),
         ("log mian", 12, "there is no branch, tag or snapshot mian", "did you mean main?"),
         ("log gone", 12, "the tag gone was deleted", None),
+        (f"log {'x' * 5000}", 12, "there is no branch, tag or snapshot xxx", "branch list"),
+        (f"ls main {'x' * 5000}", 12, "there is no node /xxx", "icectl ls"),
+        ("inspect-file s3://bucket", 2, "names no file", "s3://BUCKET/PREFIX/FILE"),
+        ("inspect-file s3://", 2, "names no file", "s3://BUCKET/PREFIX/FILE"),
         ("log main~9", 12, "main has fewer than 9 ancestors", "icectl log main"),
         ("log 0000", 12, "there is no branch, tag or snapshot 0000", "branch list"),
         ("log branch:v1", 12, "there is no branch v1", None),
@@ -87,6 +91,70 @@ def test_sentence_and_hint(
     before = (repository / "repo").read_bytes()
     refused(icectl(*call.split(), "-r", str(repository)), code, sentence, hint)
     assert (repository / "repo").read_bytes() == before
+
+
+NO_UTF8 = "\udcff"
+"""How Python shows a byte of the command line that is no UTF-8."""
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (("status", "set", "offline", "--reason", NO_UTF8), "is not valid UTF-8"),
+        (("metadata", "set", NO_UTF8, "x"), "is not valid UTF-8"),
+        (("metadata", "set", "a", NO_UTF8), "not valid unicode"),
+        (("metadata", "set", "a", '{"b": ["\\ud800"]}'), "not valid unicode"),
+        (("metadata", "set", "a", f'{{"b": {9**30}}}'), "does not fit into 64 bits"),
+        (("metadata", "set", "a", "[" * 100 + "]" * 100), "nests deeper"),
+        (("metadata", "set", "a", '{"b\\u0000": 1}'), "cannot be the name"),
+        (("config", "set", "storage.storage_class", NO_UTF8), "not valid unicode"),
+    ],
+)
+def test_values_that_cannot_be_stored(
+    icectl: Icectl, repository: Path, words: tuple[str, ...], sentence: str
+) -> None:
+    refused(icectl(*words, "-r", str(repository)), 2, sentence)
+
+
+def test_numbers_beyond_floats_are_texts(icectl: Icectl, repository: Path) -> None:
+    for value in ("1e999", "NaN"):
+        assert icectl("metadata", "set", "a", value, "-r", str(repository)).code == 0
+        got = icectl("metadata", "get", "a", "--json", "-r", str(repository))
+        assert got.document["value"] == value
+
+
+def test_an_empty_text_is_not_a_default(
+    icectl: Icectl, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a script with an unset variable calls must not act on something else."""
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    refused(icectl("init", ""), 2, "the location is empty", "a path")
+    assert not list((tmp_path / "here").iterdir())
+    refused(icectl("log", "", "-r", str(repository)), 12, "snapshot ''", "branch list")
+    for option in ("--older-than", "--keep-within"):
+        outcome = icectl(
+            "expire", "--keep-last", "1", option, "", "--dry-run", "-r", str(repository)
+        )
+        refused(outcome, 2, "'' is not", "write")
+
+
+def test_as_many_commits_as_no_list_can_have(icectl: Icectl, repository: Path) -> None:
+    everything = icectl("log", "-r", str(repository)).out
+    assert icectl("log", "-n", str(10**30), "-r", str(repository)).out == everything
+
+
+def test_places_that_cannot_be_found(
+    icectl: Icectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused(icectl("log", "-r", "~no-such-user/x"), 2, "a home directory that is not known", "./~")
+    monkeypatch.chdir(tmp_path)
+    refused(icectl("inspect-file", "x" * 5000), 10, "there is no file xxx", "-r LOCATION")
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    for call in ("log", "log -r x", "init", "init x", "branch list", "remote add a x"):
+        refused(icectl(*call.split()), 2, "the current directory does not exist", "cd")
 
 
 @pytest.mark.parametrize("name", ["", "with\nnewline", "with\x1bescape"])

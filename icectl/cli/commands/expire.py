@@ -122,7 +122,8 @@ def expire(
         "delete_expired_branches": delete_expired_branches,
         "delete_expired_tags": delete_expired_tags,
     }
-    given = {name: value for name, value in given.items() if value}
+    # An empty text is no rule left out but a mistake: it must not widen what is released.
+    given = {name: value for name, value in given.items() if value or value == ""}
     if policy is not None:
         if given:
             raise UsageError(

@@ -64,7 +64,11 @@ def init(
     """
     if location is not None and context.options.repo is not None:
         raise UsageError("the location is given twice", hint=f"icectl init {location}")
-    place = location or context.options.repo or context.environ.get("ICECTL_REPO") or "."
+    place = location if location is not None else context.options.repo
+    if place is None:
+        place = context.environ.get("ICECTL_REPO") or "."
+    if not place:
+        raise UsageError("the location is empty", hint="give a path, a URL or a name")
     stored = _read_config_file(config_file) if config_file is not None else {}
     check_config(stored)
     for key, value in parse_pairs(config).items():

@@ -83,8 +83,10 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
         return "-", sys.stdin.buffer.read()
     if "://" in file:
         directory, _, name = file.rpartition("/")
+        if not name or "://" not in directory:
+            raise UsageError(f"{file} names no file", hint="write s3://BUCKET/PREFIX/FILE")
         return file, context.open_storage(directory).read(name)
-    if context.options.repo is None and (Path(file).exists() or looks_like_location(file)):
+    if context.options.repo is None and (_exists(file) or looks_like_location(file)):
         try:
             return file, Path(file).read_bytes()
         except OSError as error:
@@ -98,3 +100,10 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
             f"there is no file {file}, and no repository to look it up in", hint=error.hint
         ) from None
     return read_named_file(repository, file)
+
+
+def _exists(file: str) -> bool:
+    try:
+        return bool(file) and Path(file).exists()
+    except OSError:
+        return False

@@ -61,7 +61,8 @@ def log(
         context.parse_moment(since), context.parse_moment(until), number, path, with_changes=stat
     )
     repository = context.open_repository()
-    ref = None if all else ref or DEFAULT_BRANCH
+    if not all and ref is None:
+        ref = DEFAULT_BRANCH
     commits = (
         read_whole_log(repository, options) if ref is None else read_log(repository, ref, options)
     )

@@ -50,10 +50,10 @@ def set_value(
     value: Annotated[str, Argument("VALUE", help="JSON, or else a text.")],
 ) -> None:
     """Add a value to the metadata of the repository, or replace the one of this name."""
-    from icectl.cli.values import parse_value
+    from icectl.cli.values import check_text, parse_value
     from icectl.ops.settings import set_metadata
 
-    metadata = set_metadata(context.open_repository(), {key: parse_value(value)})
+    metadata = set_metadata(context.open_repository(), {check_text(key): parse_value(value)})
     context.emit({"metadata": metadata}, lambda _document, _style: ["metadata set"])
 
 

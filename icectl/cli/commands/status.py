@@ -50,10 +50,13 @@ def set_status(
     In a repository that is not online, icectl and the official clients refuse every change
     but this one. Clients that have it open already learn of it with their next change.
     """
+    from icectl.cli.values import check_text
     from icectl.model.repo import Availability
     from icectl.ops import settings
     from icectl.render.settings import render_status
 
+    if reason is not None:
+        check_text(reason)
     wanted = Availability[availability.replace("-", "_").upper()]
     report = settings.set_status(context.open_repository(), wanted, reason)
     context.emit(report, render_status)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from icectl.errors import StorageError
+from icectl.errors import FormatError, StorageError
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.manifest import RefKind
 from icectl.model.snapshot import ManifestFileInfo
@@ -131,8 +131,8 @@ def estimate_freed(repository: Repository, expiration: Expiration) -> Freed | No
         if references <= MOST_REFERENCES_READ:
             chunks, size = _chunks_only_in(repository, only_gone, kept)
             size += sum(info.size_bytes for info in only_gone.values())
-    except StorageError:
-        return None
+    except (StorageError, FormatError):
+        return None  # expiring needs none of these files
     return Freed(len(released), len(only_gone), chunks, size)
 
 
