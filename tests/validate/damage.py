@@ -111,13 +111,14 @@ class Patient:
 
     def __init__(self, where: Path) -> None:
         self.where = where
+        self.spec_version = 2 if (where / "repo").exists() else 1
         repo = ic.Repository.open(ic.local_filesystem_storage(str(where)))
         self.history = [info.id for info in repo.ancestry(branch="main")]
         """Newest first."""
         self.tip = self.history[0]
 
     def write(self, path: str, table: Table, raw: Any, kind: FileType) -> None:
-        data = encode_envelope(Writer().write_root(table, raw), kind, 2)
+        data = encode_envelope(Writer().write_root(table, raw), kind, self.spec_version)
         (self.where / path).write_bytes(data)
 
     def repo(self, change: Callable[[Any], Any], table: Table = REPO) -> None:

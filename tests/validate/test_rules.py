@@ -243,6 +243,23 @@ def component_order(p: Patient) -> None:
     p.snapshot(change)
 
 
+# What spec version 1 has of its own.
+
+damage("ICE0001", spec_version=1)(
+    lambda p: (p.where / "refs" / "tag.kept" / "ref.json").write_bytes(b'{"snapshot":')
+)
+damage("ICE0104", spec_version=1)(lambda p: p.snapshot(lambda raw: raw._replace(parent_id=None)))
+damage("ICE0105", spec_version=1)(
+    lambda p: p.snapshot(lambda raw: raw._replace(manifest_files_v2=raw.manifest_files))
+)
+damage("ICE0101", spec_version=1)(lambda p: (p.where / "snapshots" / p.history[1]).unlink())
+damage("ICE0301", spec_version=1)(
+    lambda p: (p.where / "manifests" / p.manifest_of("/g/native")).unlink()
+)
+damage("ICE0207", spec_version=1)(
+    lambda p: p.log(lambda raw: raw._replace(new_groups=(NodeId(b"12345678"),)))
+)
+
 # Transaction logs.
 
 damage("ICE0201")(lambda p: (p.where / "transactions" / p.tip).unlink())

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.repo import SnapshotInfo
-from icectl.ops.expire.execute import plan_for
-from icectl.ops.expire.policy import Policy
 from icectl.ops.gc.watch import Watch
 from icectl.ops.stats.containers import container_prefixes
 from icectl.ops.stats.manifest_sums import ManifestSums, sum_manifest
@@ -18,6 +17,9 @@ from icectl.ops.stats.usage import Usage, read_usage, ref_masks
 from icectl.repository.ops_log import BACKUPS
 from icectl.repository.repository import Repository
 from icectl.storage.bounded import map_on_threads
+
+if TYPE_CHECKING:
+    from icectl.ops.expire.policy import Policy
 
 MANIFEST_READERS = 8
 REFERENCES_AT_ONCE = 2_000_000
@@ -96,6 +98,8 @@ def _count_unreachable(repository: Repository, reachable: Collection[SnapshotInf
 
 def _kept_by(repository: Repository, policy: Policy) -> frozenset[SnapshotId]:
     """The versions that are left after expire under the policy, and gc."""
+    from icectl.ops.expire.execute import plan_for
+
     expiration = plan_for(repository, policy)
     plan, history = expiration.plan, expiration.history
     tips: Iterable[SnapshotId] = [

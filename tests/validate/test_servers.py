@@ -1,0 +1,74 @@
+"""On an object store: sizes come from listings, and etags tell whether a source changed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from uuid import uuid4
+
+import icechunk as ic
+import pytest
+import zarr
+
+from icectl.ops.validate.rule import Level
+from icectl.ops.validate.run import ValidateOptions, validate
+from icectl.storage.contract import Storage
+from icectl.storage.open import open_storage
+from tests.official import built
+from tests.official.histories import create
+from tests.servers.s3 import S3Server
+from tests.validate.damage import Patient, build
+
+pytestmark = pytest.mark.server
+
+
+@pytest.fixture
+def bucket(seaweedfs_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    for key, value in seaweedfs_server.environment.items():
+        monkeypatch.setenv(key, value)
+    return f"s3://{seaweedfs_server.bucket}/{uuid4().hex}"
+
+
+def codes(storage: Storage, **options: object) -> list[str]:
+    settings = ValidateOptions(level=Level.DATA, **options)  # type: ignore[arg-type]
+    return sorted(finding.code for finding in validate(storage, settings)[0].findings)
+
+
+def test_repository(bucket: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+    local = built(tmp_path_factory, build, 2)
+    storage = open_storage(bucket)
+    for path in local.rglob("*"):
+        if path.is_file():
+            storage.put_if_absent(str(path.relative_to(local)), path.read_bytes())
+    assert codes(storage) == []
+    chunk = Patient(local).chunk_of("/g/native").relative_to(local)
+    data = storage.read_versioned(str(chunk))
+    storage.put_if_match(str(chunk), data.data[:-1], data.version)
+    assert codes(storage) == ["ICE0402", "ICE0501"]
+    list(storage.delete_many([str(chunk)]))
+    assert codes(storage) == ["ICE0401"]
+
+
+def test_sources(bucket: str, tmp_path: Path) -> None:
+    sources = open_storage(bucket)
+    sources.put_if_absent("data.bin", bytes(64))
+    etag = sources.info("data.bin").etag
+    assert etag
+    container = ic.VirtualChunkContainer(f"{bucket}/", ic.s3_store(region="us-east-1"))
+    repo = create(tmp_path / "repo", 2, virtual_chunk_containers={f"{bucket}/": container})
+    session = repo.writable_session("main")
+    zarr.open_group(session.store, mode="a").create_array(
+        "v", shape=(16,), chunks=(4,), dtype="u1", compressors=None
+    )
+    refs = [
+        ic.VirtualChunkSpec([i], f"{bucket}/data.bin", 4 * i, 4, etag_checksum=etag)
+        for i in range(4)
+    ]
+    assert session.store.set_virtual_refs("v", refs) is None
+    session.commit("virtual")
+    storage = open_storage(str(tmp_path / "repo"))
+    assert codes(storage, open_source=open_storage) == []
+    old = sources.read_versioned("data.bin")
+    sources.put_if_match("data.bin", bytes(range(64)), old.version)
+    assert codes(storage, open_source=open_storage) == ["ICE0603"]
+    list(sources.delete_many(["data.bin"]))
+    assert codes(storage, open_source=open_storage) == ["ICE0601"]
