@@ -155,7 +155,7 @@ def _credentials(
             path /= default.name
         if path.is_file():
             found.append(str(path))
-        elif named:
+        elif named and not path.exists():
             return Check(name, "warning", f"${variable} names a file that is not there: {named}")
     pointer = environ.get("GOOGLE_APPLICATION_CREDENTIALS") if name.startswith("google") else None
     if pointer and not Path(pointer).is_file():
