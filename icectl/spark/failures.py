@@ -19,7 +19,11 @@ _OURS = re.compile(r"^(?:.*\s)?icectl\.errors\.(\w+): (.+)$", re.MULTILINE)
 @contextmanager
 def told_in_words() -> Iterator[None]:
     from pyspark.errors import AnalysisException, ParseException, PySparkException
+    from pyspark.logger import PySparkLogger
 
+    for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
+        # They would write what is told here to stderr as well, with a traceback.
+        PySparkLogger.getLogger(name).disabled = True
     try:
         yield
     except PySparkException as error:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -79,6 +80,8 @@ def spark_session(
         raise UnsupportedError(f"Spark cannot be used: {missing}", hint=INSTALL_HINT)
     from pyspark.sql import SparkSession
 
+    # It doubts the newest pandas in front of every user, who cannot act on it.
+    warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
     running = SparkSession.getActiveSession()
     if running is not None:
         register(running)

@@ -45,6 +45,8 @@ def export_with_spark(frame: Any, schema: Any, target: str, format_: str) -> Non
     from pyspark.sql import functions
 
     if format_ == "parquet":
+        # Otherwise times are written as INT96, which says neither unit nor zone.
+        frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
         frame.write.option("compression", "zstd").parquet(target)
         return
     columns = []
@@ -66,9 +68,18 @@ def run_query(
     spark: Any, source: RepositorySource, query: str, limit: int | None
 ) -> tuple[Any, list[dict[str, str]]]:
     """The result of a query over the tables as one Arrow table, and its columns with types."""
-    for table, columns in plan_views(query).items():
+    from pyspark.errors import AnalysisException
+
+    views = plan_views(query)
+    for table, columns in views.items():
         source.load(spark, table, columns).createOrReplaceTempView(table)
-    result = spark.sql(query)
+    try:
+        result = spark.sql(query)
+    except AnalysisException:
+        # With whole tables, Spark finds what was left out, or can say what comes near.
+        for table in views:
+            source.load(spark, table).createOrReplaceTempView(table)
+        result = spark.sql(query)
     names = result.columns
     repeated = next((name for name in names if names.count(name) > 1), None)
     if repeated is not None:

@@ -44,7 +44,10 @@ class Command:
     arguments: tuple[str, ...]
     before: Callable[[], None] | None = None
     measures_inside: bool = False
-    """The last line it prints is `{"seconds": …}`, to be taken in place of the wall time."""
+    """The last line it prints is `{"seconds": …}`, to be taken in place of the wall time.
+
+    With `"megabytes"` beside it, that is its memory: of several processes together.
+    """
 
 
 @dataclass(frozen=True)
@@ -155,9 +158,12 @@ def run(command: Command) -> Measurement:
             errors.seek(0)
             lines = errors.read().decode(errors="replace").strip().splitlines() or ["no message"]
             raise CommandFailedError(f"exit {process.returncode}: {lines[-1][:200]}")
+    megabytes = usage.ru_maxrss / 1024
     if command.measures_inside:
-        seconds = json.loads(output.splitlines()[-1])["seconds"]
-    return Measurement(seconds, usage.ru_maxrss / 1024)
+        measured = json.loads(output.splitlines()[-1])
+        seconds = measured["seconds"]
+        megabytes = measured.get("megabytes", megabytes)
+    return Measurement(seconds, megabytes)
 
 
 def compare(comparison: Comparison, rounds: int) -> tuple[Measurement, Measurement]:

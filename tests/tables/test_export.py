@@ -1,0 +1,131 @@
+"""`icectl export` with the local engine."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from icectl.ops.tables.scan import TableScan, read_table
+from icectl.ops.tables.schemas import SCHEMAS
+from icectl.storage.local import LocalStorage
+from tests.cli.conftest import Icectl, environ, icectl
+from tests.tables.repositories import find_repository
+
+__all__ = ["environ", "icectl"]
+
+
+@pytest.fixture(scope="module")
+def zoo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return find_repository("zoo-2", tmp_path_factory)
+
+
+def local_table(path: Path, table: str) -> Any:
+    scan = TableScan(LocalStorage(path), table)
+    return pa.Table.from_batches(read_table(scan), scan.schema)
+
+
+def test_parquet_of_every_table(icectl: Icectl, zoo: Path, tmp_path: Path) -> None:
+    outcome = icectl("export", "all", "-r", str(zoo), "--to", str(tmp_path / "x"), "--json")
+    assert outcome.code == 0, outcome.err
+    document = outcome.document
+    assert (document["engine"], document["format"]) == ("local", "parquet")
+    assert [entry["table"] for entry in document["tables"]] == list(SCHEMAS)
+    for entry in document["tables"]:
+        found = pq.read_table(entry["path"], partitioning=None)
+        assert found.equals(local_table(zoo, entry["table"]))
+        assert found.num_rows == entry["num_rows"]
+
+
+def test_csv_and_jsonl(icectl: Icectl, zoo: Path, tmp_path: Path) -> None:
+    for format_ in ("csv", "jsonl"):
+        arguments = ("-r", str(zoo), "--to", str(tmp_path / format_), "--format", format_)
+        outcome = icectl("export", "chunk_refs", "snapshots", *arguments)
+        assert outcome.code == 0, outcome.err
+        assert f"snapshots: {tmp_path / format_ / 'snapshots'}" in outcome.out
+    whole = local_table(zoo, "chunk_refs").to_pylist()
+    lines = (tmp_path / "jsonl/chunk_refs/part-00000.jsonl").read_text().splitlines()
+    for row, line in zip(whole, lines, strict=True):
+        row["last_modified"] = row["last_modified"] and row["last_modified"].strftime(
+            "%Y-%m-%dT%H:%M:%S.%fZ"
+        )
+        assert json.loads(line) == row
+    with (tmp_path / "csv/chunk_refs/part-00000.csv").open(newline="") as file:
+        for row, cells in zip(whole, csv.DictReader(file), strict=True):
+            assert json.loads(cells["coordinates"]) == row["coordinates"]
+            for name in ("path", "chunk_id", "location", "offset", "last_modified"):
+                assert cells[name] == ("" if row[name] is None else str(row[name]))
+
+
+def test_versions(icectl: Icectl, zoo: Path, tmp_path: Path) -> None:
+    def ids(name: str, *arguments: str) -> set[str]:
+        to = tmp_path / name
+        assert icectl("export", "nodes", "-r", str(zoo), "--to", str(to), *arguments).code == 0
+        return set(pq.read_table(to / "nodes", partitioning=None)["snapshot_id"].to_pylist())
+
+    assert len(ids("one", "--ref", "main~1")) == 1
+    assert len(ids("two", "--ref", "main~1", "--ref", "main")) == 2
+    assert len(ids("every", "--all-snapshots")) > 10
+    assert len(ids("now", "--as-of", "0s")) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("chunks",), 2, "there is no table 'chunks'"),
+        (("nodes", "--ref", "nobody"), 12, "nobody"),
+        (("nodes", "--ref", "main", "--all-snapshots"), 2, "stand together"),
+        (("nodes", "--format", "xml"), 2, "xml"),
+        (("nodes", "--as-of", "2001-01-01"), 12, "no snapshot as old"),
+    ],
+)
+def test_mistakes(
+    icectl: Icectl, zoo: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, message: str
+) -> None:
+    outcome = icectl("export", *arguments, "-r", str(zoo), "--to", str(tmp_path / "x"), "--json")
+    assert outcome.code == code
+    assert message in outcome.error["message"]
+    assert not (tmp_path / "x").exists()
+
+
+def test_nothing_is_overwritten(icectl: Icectl, zoo: Path, tmp_path: Path) -> None:
+    (tmp_path / "refs").mkdir()
+    (tmp_path / "refs" / "mine").write_text("precious")
+    outcome = icectl("export", "nodes", "refs", "-r", str(zoo), "--to", str(tmp_path), "--json")
+    assert (outcome.code, outcome.error["kind"]) == (16, "refused")
+    assert [file.name for file in tmp_path.iterdir() if file.name != "config"] == ["refs"]
+
+
+def test_a_damaged_file_leaves_nothing_behind(icectl: Icectl, zoo: Path, tmp_path: Path) -> None:
+    from tests.official import copied
+
+    mine = copied(zoo, tmp_path / "repo")
+    for file in (mine / "manifests").iterdir():
+        file.write_bytes(file.read_bytes()[:-3])
+    to = tmp_path / "x"
+    outcome = icectl("export", "nodes", "chunk_refs", "-r", str(mine), "--to", str(to), "--json")
+    assert (outcome.code, outcome.error["kind"]) == (13, "damaged")
+    assert [file.name for file in to.iterdir()] == ["nodes"]
+
+
+def test_without_pyarrow(zoo: Path, tmp_path: Path) -> None:
+    code = (
+        "import sys, os; sys.modules['pyarrow'] = None\n"
+        "import importlib.util as util; find = util.find_spec\n"
+        "util.find_spec = lambda name, *rest: None if name == 'pyarrow' else find(name, *rest)\n"
+        "from icectl.cli.main import run; sys.exit(run(sys.argv[1:], os.environ))"
+    )
+    words = ["export", "refs", "-r", str(zoo), "--to", str(tmp_path / "x")]
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 15
+    assert "the tables need pyarrow, which is not installed" in done.stderr
+    assert "icectl[spark]" in done.stderr
