@@ -16,6 +16,7 @@ the file.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -75,9 +76,13 @@ class ConfigFile:
 def config_path(environ: Mapping[str, str]) -> Path:
     if named := environ.get("ICECTL_CONFIG"):
         return Path(named)
-    base = environ.get("XDG_CONFIG_HOME")
-    directory = Path(base) if base else Path(environ.get("HOME") or "~").expanduser() / ".config"
-    return directory / "icectl" / "config.toml"
+    if base := environ.get("XDG_CONFIG_HOME"):
+        return Path(base) / "icectl" / "config.toml"
+    home = Path(environ.get("HOME") or "~")
+    # In a container a user may have no home at all, and so no config file.
+    with contextlib.suppress(RuntimeError):
+        home = home.expanduser()
+    return home / ".config" / "icectl" / "config.toml"
 
 
 def read_config_file(environ: Mapping[str, str]) -> ConfigFile:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 
 def main() -> None:
+    _replace_closed_streams()
     code = run(sys.argv[1:], os.environ)
     try:
         sys.stdout.flush()
@@ -30,6 +31,13 @@ def main() -> None:
     if code == exit_codes.INTERRUPTED:
         os._exit(code)  # a worker thread must not delay the answer to Ctrl-C
     sys.exit(code)
+
+
+def _replace_closed_streams() -> None:
+    """Python has None for a stream that was closed by the caller, as some daemons do."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
 
 
 def run(arguments: list[str], environ: Mapping[str, str]) -> int:

@@ -84,7 +84,11 @@ def _read_generation(
 
 
 def _not_found(storage: Storage) -> IcectlError:
-    there = set(storage.list_directories(""))
+    message = f"there is no repository at {storage.location}"
+    try:
+        there = set(storage.list_directories(""))
+    except StorageError as error:
+        return RepositoryNotFoundError(message, hint=error.message)
     if BACKUPS in there or STANDARD.snapshots in there:
         hint = (
             f"it has files of one, yet no `{REPO_PATH}`; {BACKUPS}/ may hold older copies of it"
@@ -95,4 +99,4 @@ def _not_found(storage: Storage) -> IcectlError:
         hint = f"it has {', '.join(sorted(there)[:5])}; is the repository further down?"
     else:
         hint = f"`icectl init {storage.location}` makes one"
-    return RepositoryNotFoundError(f"there is no repository at {storage.location}", hint=hint)
+    return RepositoryNotFoundError(message, hint=hint)

@@ -246,9 +246,17 @@ class LocalStorage(Storage):
             try:
                 entries = os.scandir(self._root / directory)
             except (FileNotFoundError, NotADirectoryError):
+                if not directory:
+                    self._check_root()
                 return
             with entries:
                 yield from entries
+
+    def _check_root(self) -> None:
+        """A root that does not exist yet is empty; below or at a file there never will be one."""
+        there = next(path for path in (self._root, *self._root.parents) if path.exists())
+        if not there.is_dir():
+            raise StorageError(f"{there} is not a directory")
 
     def _put(
         self,
@@ -297,7 +305,8 @@ class LocalStorage(Storage):
             raise self._error(error, path, done) from error
 
     def _error(self, error: OSError, path: str, done: str) -> StorageError:
-        if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+        missing = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
+        if missing and done != "written":
             return ObjectNotFoundError(path)
         reason = (error.strerror or str(error)).lower()
         denied = isinstance(error, PermissionError)

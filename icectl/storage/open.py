@@ -118,12 +118,16 @@ def _endpoint_url(options: Mapping[str, str]) -> str | None:
     url = options.get("endpoint_url")
     if url is None:
         return None
-    parts = urlsplit(url)
-    if "@" in parts.netloc:
+    if "@" in url.partition("://")[2].partition("/")[0]:
         raise UsageError(
             "the storage option endpoint_url must not hold a user or password",
             hint="credentials come from the standard variables and files",
         )
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
         raise UsageError(f"the storage option endpoint_url is not an http(s) URL: {url}")
     return url.rstrip("/")

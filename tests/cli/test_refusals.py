@@ -157,6 +157,63 @@ def test_places_that_cannot_be_found(
         refused(icectl(*call.split()), 2, "the current directory does not exist", "cd")
 
 
+def test_a_user_without_a_home(
+    icectl: Icectl, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a container that runs with a number for a user."""
+    monkeypatch.chdir(repository.parent)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 54321)
+    assert icectl("log", "-r", repository.name, HOME="", ICECTL_CONFIG="").code == 0
+
+
+def test_a_file_is_no_place_for_a_repository(icectl: Icectl, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine")
+    for place in ("file", "file/below"):
+        location = str(tmp_path / place)
+        refused(icectl("init", location), 14, "file is not a directory")
+        refused(icectl("log", "-r", location), 10, "there is no repository", "not a directory")
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_init_where_nothing_can_be_made(icectl: Icectl) -> None:
+    refused(icectl("init", "/proc/here"), 14, "/proc/here")
+
+
+def test_init_shows_a_location_on_one_line(icectl: Icectl, tmp_path: Path) -> None:
+    outcome = icectl("init", str(tmp_path / "a\n\x1b[31mb"))
+    assert outcome.out == f"made a repository of spec version 2 at {tmp_path}/a\\n\\x1b[31mb\n"
+
+
+@pytest.mark.parametrize("url", ["http://[::1", "http://host:99999999", "http://host:x"])
+def test_an_endpoint_that_is_no_url(icectl: Icectl, url: str) -> None:
+    outcome = icectl("log", "-r", "s3://b/x", "--storage-option", f"endpoint_url={url}")
+    refused(outcome, 2, "endpoint_url is not an http(s) URL")
+
+
+@pytest.mark.parametrize(
+    ("closed", "call", "code"),
+    [
+        (1, "log", 0),
+        (1, "log nothing", 12),
+        (2, "log nothing", 12),
+        (2, "branch delete dev", 0),
+        (0, "expire --keep-last 1", 16),
+        (0, "inspect-file -", 0),
+    ],
+)
+def test_closed_streams(
+    environ: dict[str, str], repository: Path, closed: int, call: str, code: int
+) -> None:
+    command = [sys.executable, "-m", "icectl.cli.main", *call.split(), "-r", str(repository)]
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {closed}{"<" if closed == 0 else ">"}&-', "sh", *command],
+        env=environ, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    assert "Traceback" not in done.stderr
+
+
 @pytest.mark.parametrize("name", ["", "with\nnewline", "with\x1bescape"])
 @pytest.mark.parametrize("kind", ["branch", "tag"])
 def test_names_that_no_terminal_could_show(

@@ -13,6 +13,7 @@ from icectl.errors import FormatError, UsageError
 from icectl.ops.config_keys import check_config, check_value, set_key
 from icectl.ops.init import NewRepository, create_repository
 from icectl.render.style import Style
+from icectl.render.text import escape_controls
 
 EXAMPLES = {
     "init": (
@@ -95,4 +96,5 @@ def _read_config_file(name: str) -> dict[str, object]:
 
 
 def _render(result: NewRepository, _style: Style) -> list[str]:
-    return [f"made a repository of spec version {result.spec_version} at {result.location}"]
+    location = escape_controls(result.location)
+    return [f"made a repository of spec version {result.spec_version} at {location}"]
