@@ -7,7 +7,7 @@ snapshot with its parent finds both in memory; those that no comparison needs co
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -16,6 +16,7 @@ import numpy as np
 from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.model.ids import ManifestId, NodeId
 from icectl.model.manifest import Manifest
+from icectl.model.snapshot import ArrayNodeData
 from icectl.ops.diff.chunks import read_chunk_changes
 from icectl.ops.diff.coordinates import CoordinateSet, coordinate_keys
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
@@ -29,7 +30,7 @@ from icectl.repository.repository import Repository
 from icectl.storage.bounded import map_on_threads
 
 READERS = 8
-REFERENCES_REMEMBERED = 4_000_000
+REFERENCES_REMEMBERED = 1_000_000
 """Of manifests that the next comparison may need again."""
 
 Visit = Callable[[Manifest], None]
@@ -49,6 +50,8 @@ class CheckedManifests:
     counter: Counter | None = None
     _done: set[ManifestId] = field(default_factory=set)
     _recent: OrderedDict[ManifestId, Manifest] = field(default_factory=OrderedDict)
+    _held: int = 0
+    """References in the recent ones."""
     _lock: Lock = field(default_factory=Lock)
 
     def read_manifest(self, manifest_id: ManifestId) -> Manifest:
@@ -91,15 +94,14 @@ class CheckedManifests:
                 self.visit(manifest)
             if self.counter is not None:
                 self.counter.advance()
-        if manifest is not None:
+        if manifest is not None and manifest_id not in self._recent:
             self._recent[manifest_id] = manifest
-            held = sum(one.num_chunk_refs for one in self._recent.values())
-            while len(self._recent) > 1 and held > REFERENCES_REMEMBERED:
-                held -= self._recent.popitem(last=False)[1].num_chunk_refs
+            self._held += manifest.num_chunk_refs
+            while len(self._recent) > 1 and self._held > REFERENCES_REMEMBERED:
+                self._held -= self._recent.popitem(last=False)[1].num_chunk_refs
 
     def read_rest(self) -> None:
         """Those that no comparison needed."""
-        self._recent.clear()
         rest = [one for one in self.metadata.claims if one not in self._done]
         largest = max((self.metadata.claims[one].num_chunk_refs for one in rest), default=0)
         workers = max(1, min(READERS, REFERENCES_REMEMBERED // max(largest, 1)))
@@ -107,7 +109,6 @@ class CheckedManifests:
             lambda one: (one, self._read(one)), rest, workers=workers, ahead=workers
         ):
             self._note(manifest_id, manifest, problems)
-            self._recent.clear()
 
 
 def check_manifests(
@@ -136,7 +137,7 @@ def _check_logged(
         changed.snapshot_id,
         "content",
         arrays=arrays,
-        num_chunk_refs={claim.id: claim.num_chunk_refs for claim in metadata.claims.values()},
+        num_chunk_refs={id_: metadata.claims[id_].num_chunk_refs for id_ in _manifests(arrays)},
     )
     path = ObjectKind.TRANSACTION_LOG.path(changed.snapshot_id)
     try:
@@ -153,10 +154,17 @@ def _check_logged(
 
 def _is_comparable(pair: ArrayPair, metadata: Metadata) -> bool:
     """Every manifest is listed, and a reshaped array keeps its number of dimensions."""
-    sides = [node.node_data for node in (pair.before, pair.after) if node is not None]
-    manifests = {ref.object_id for data in sides for ref in data.manifests}  # type: ignore[union-attr]
-    dimensions = {len(data.num_chunks) for data in sides}  # type: ignore[union-attr]
-    return manifests <= metadata.claims.keys() and len(dimensions) == 1
+    dimensions = {len(data.num_chunks) for data in _sides(pair)}
+    return _manifests([pair]) <= metadata.claims.keys() and len(dimensions) == 1
+
+
+def _sides(pair: ArrayPair) -> list[ArrayNodeData]:
+    nodes = [node for node in (pair.before, pair.after) if node is not None]
+    return [node.node_data for node in nodes if isinstance(node.node_data, ArrayNodeData)]
+
+
+def _manifests(pairs: Iterable[ArrayPair]) -> set[ManifestId]:
+    return {ref.object_id for pair in pairs for data in _sides(pair) for ref in data.manifests}
 
 
 def _node(pair: ArrayPair) -> NodeId:
@@ -179,12 +187,7 @@ def _first_unlogged(
     changes: ChunkChanges, pair: ArrayPair, logged: dict[NodeId, CoordinateSet]
 ) -> list[int] | None:
     """Only chunks inside both grids: a resize takes others away without a word."""
-    assert pair.after is not None
-    grids = [
-        node.node_data.num_chunks  # type: ignore[union-attr]
-        for node in (pair.before, pair.after)
-        if node is not None
-    ]
+    grids = [data.num_chunks for data in _sides(pair)]
     limit = np.min(np.array(grids, np.uint64).reshape(len(grids), -1), axis=0)
     known = logged[_node(pair)].rows()
     for block in changes.chunks:
