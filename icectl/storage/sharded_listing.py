@@ -15,7 +15,7 @@ from itertools import islice
 
 from icectl.model.ids import ALPHABET
 from icectl.storage.bounded import in_batches
-from icectl.storage.contract import ListingShard, ObjectInfo, Storage
+from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard, ObjectInfo, Storage
 
 SMALL_DIRECTORY = 1000
 BATCH = 1000
@@ -28,6 +28,18 @@ def plan_listing_shards(count: int) -> Sequence[ListingShard]:
     count = max(1, min(count, len(cells)))
     cuts = [cells[number * len(cells) // count] for number in range(1, count)]
     return list(map(ListingShard, ["", *cuts], [*cuts, None]))
+
+
+def plan_shards_of(storage: Storage, prefix: str, count: int) -> Sequence[ListingShard]:
+    """Shards for listers that know nothing of each other; one where that is enough."""
+    if storage.listing_shards() > 1:
+        start = len(prefix) + 1
+        infos = storage.list(prefix)
+        names = [info.path[start:] for info in islice(infos, SMALL_DIRECTORY)]
+        # Ranges need a storage that lists in order.
+        if len(names) == SMALL_DIRECTORY and names == sorted(names):
+            return plan_listing_shards(count)
+    return [WHOLE_DIRECTORY]
 
 
 def list_sharded(

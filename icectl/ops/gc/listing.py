@@ -7,10 +7,9 @@ tell sizes and times with each name.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from itertools import islice
 from typing import Self
 
 import numpy as np
@@ -19,7 +18,8 @@ from numpy.typing import NDArray
 from icectl.ops.gc.id_sets import BLOCK, IdSet, decode_names, join, sort_order
 from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.watch import Counter, Watch
-from icectl.storage.contract import ObjectInfo, Storage
+from icectl.storage.bounded import in_batches
+from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard, Storage
 from icectl.storage.sharded_listing import list_sharded
 
 SECONDS_BETWEEN_LOOKS = 0.1
@@ -92,53 +92,48 @@ class _Tally:
 
 def read_listing(storage: Storage, kind: ObjectKind, watch: Watch, counter: Counter) -> Listing:
     """Every object of one kind, or the storage's failure: never a part of them."""
-    batches = storage.list_names(kind.directory)
-    if batches is not None:
-        return _from_names(kind, batches, watch, counter)
-    return _from_infos(kind, list_sharded(storage, kind.directory), watch, counter)
-
-
-def _from_names(
-    kind: ObjectKind, batches: Iterable[Sequence[str]], watch: Watch, counter: Counter
-) -> Listing:
-    parts: list[IdSet] = []
-    foreign: list[str] = []
-    for names in batches:
+    parts: list[Listing] = []
+    for part in read_listing_parts(storage, kind):
         watch.check_time()
-        counter.advance(len(names))
-        ids, good = decode_names(names)
-        parts.append(ids)
-        foreign += _foreign(kind, names, good)
-    ids = join(parts)
+        counter.advance(len(part) + len(part.foreign))
+        parts.append(part)
+    foreign = tuple(path for part in parts for path in part.foreign)
+    sizes = [part.size for part in parts if part.size is not None]
+    times = [part.created_at for part in parts if part.created_at is not None]
+    is_told = 0 < len(parts) == len(sizes)
+    ids = join([part.ids for part in parts])
     parts.clear()
-    return Listing(kind, ids[sort_order(ids)], None, None, tuple(foreign))
-
-
-def _from_infos(
-    kind: ObjectKind, infos: Iterator[ObjectInfo], watch: Watch, counter: Counter
-) -> Listing:
-    start = len(kind.directory) + 1
-    parts: list[IdSet] = []
-    sizes: list[NDArray[np.int64]] = []
-    times: list[Times] = []
-    foreign: list[str] = []
-    told = True
-    while batch := list(islice(infos, BLOCK)):
-        watch.check_time()
-        counter.advance(len(batch))
-        names = [info.path[start:] for info in batch]
-        ids, good = decode_names(names)
-        parts.append(ids)
-        told = told and all(info.size is not None for info in batch)
-        sizes.append(np.array([info.size or 0 for info in batch], np.int64)[good])
-        times.append(np.array([info.created_at or 0 for info in batch], np.int64)[good])
-        foreign += _foreign(kind, names, good)
-    ids = join(parts)
     order = sort_order(ids)
-    if not told or not parts:
-        return Listing(kind, ids[order], None, None, tuple(foreign))
+    if not is_told:
+        return Listing(kind, ids[order], None, None, foreign)
     size, created_at = np.concatenate(sizes)[order], np.concatenate(times)[order]
-    return Listing(kind, ids[order], size, created_at, tuple(foreign))
+    return Listing(kind, ids[order], size, created_at, foreign)
+
+
+def read_listing_parts(
+    storage: Storage, kind: ObjectKind, shard: ListingShard | None = None
+) -> Iterator[Listing]:
+    """The same in blocks, in no order; or one shard of it."""
+    names = storage.list_names(kind.directory) if shard in (None, WHOLE_DIRECTORY) else None
+    if names is not None:
+        for batch in names:
+            ids, good = decode_names(batch)
+            yield Listing(kind, ids, None, None, _foreign(kind, batch, good))
+        return
+    start = len(kind.directory) + 1
+    infos = (
+        list_sharded(storage, kind.directory)
+        if shard is None
+        else storage.list(kind.directory, shard=shard)
+    )
+    for block in in_batches(infos, BLOCK):
+        found = [info.path[start:] for info in block]
+        ids, good = decode_names(found)
+        size = created_at = None
+        if all(info.size is not None for info in block):
+            size = np.array([info.size for info in block], np.int64)[good]
+            created_at = np.array([info.created_at or 0 for info in block], np.int64)[good]
+        yield Listing(kind, ids, size, created_at, _foreign(kind, found, good))
 
 
 def read_candidates(
@@ -166,5 +161,5 @@ def read_candidates(
     return Garbage(listing.kind, ids, size, created_at)[size >= 0]
 
 
-def _foreign(kind: ObjectKind, names: Sequence[str], good: NDArray[np.bool_]) -> Iterator[str]:
-    return (kind.path(names[row]) for row in np.flatnonzero(~good).tolist())
+def _foreign(kind: ObjectKind, names: Sequence[str], good: NDArray[np.bool_]) -> tuple[str, ...]:
+    return tuple(kind.path(names[row]) for row in np.flatnonzero(~good).tolist())

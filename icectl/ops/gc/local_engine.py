@@ -12,7 +12,7 @@ from icectl.ops.gc.id_sets import IdSet, union
 from icectl.ops.gc.listing import Listing, Listings
 from icectl.ops.gc.marking import ManifestClaim, MarkedManifest, mark_manifest
 from icectl.ops.gc.objects import GarbageSet, ObjectKind
-from icectl.ops.gc.presence import check_present, find_garbage
+from icectl.ops.gc.presence import MISSING_CHUNK, check_present, find_garbage, short_error
 from icectl.ops.gc.watch import Watch
 from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import Storage
@@ -31,6 +31,8 @@ class LocalEngine:
         listings.begin(ObjectKind.CHUNK)
         marked = mark_manifests(storage, sweep.claims, watch, with_ends=sweep.with_ends)
         kept = union([manifest.ids for manifest in marked])
+        if not sweep.with_ends:
+            marked.clear()  # only the union is needed
         chunks = listings.wait_for(ObjectKind.CHUNK)
         _check_chunks_present(kept, marked, chunks, sweep.known_missing)
         garbage = find_garbage(storage, chunks, kept, sweep.cutoff, watch)
@@ -96,7 +98,7 @@ def _read_manifest(storage: Storage, claim: ManifestClaim) -> bytes:
 def _check_chunks_present(
     kept: IdSet, marked: Iterable[MarkedManifest], chunks: Listing, known_missing: frozenset[str]
 ) -> None:
-    check_present(kept, chunks, known_missing, "a kept manifest refers to it")
+    check_present(kept, chunks, known_missing, MISSING_CHUNK)
     if chunks.size is None:
         return
     for manifest in marked:
@@ -107,8 +109,4 @@ def _check_chunks_present(
             row = int(np.argmax(short))
             path = chunks.kind.path(manifest.ids[np.array([row])].to_names()[0])
             if path not in known_missing:
-                raise FormatError(
-                    f"the file has {int(chunks.size[rows[row]])} bytes, and a kept manifest "
-                    f"refers to its bytes up to {int(manifest.end[row])}",
-                    path=path,
-                )
+                raise short_error(path, int(chunks.size[rows[row]]), int(manifest.end[row]))

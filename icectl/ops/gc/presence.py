@@ -11,6 +11,8 @@ from icectl.ops.gc.objects import Garbage
 from icectl.ops.gc.watch import Watch
 from icectl.storage.contract import Storage
 
+MISSING_CHUNK = "a kept manifest refers to it"
+
 
 def check_present(
     kept: IdSet, listing: Listing, known_missing: frozenset[str], reason: str
@@ -21,13 +23,24 @@ def check_present(
     paths = [listing.kind.path(name) for name in kept[absent].to_names()]
     unknown = [path for path in paths if path not in known_missing]
     if unknown:
-        more = f" ({len(unknown) - 1} more are missing)" if len(unknown) > 1 else ""
-        raise FormatError(
-            f"the file is missing, and {reason}{more}",
-            path=unknown[0],
-            hint="a damaged reference looks so too: `icectl validate` tells more; what is lost "
-            "for good and understood can be named with --known-missing FILE",
-        )
+        raise missing_error(unknown[0], len(unknown), reason)
+
+
+def missing_error(path: str, count: int, reason: str) -> FormatError:
+    more = f" ({count - 1} more are missing)" if count > 1 else ""
+    return FormatError(
+        f"the file is missing, and {reason}{more}",
+        path=path,
+        hint="a damaged reference looks so too: `icectl validate` tells more; what is lost "
+        "for good and understood can be named with --known-missing FILE",
+    )
+
+
+def short_error(path: str, size: int, end: int) -> FormatError:
+    return FormatError(
+        f"the file has {size} bytes, and a kept manifest refers to its bytes up to {end}",
+        path=path,
+    )
 
 
 def find_garbage(

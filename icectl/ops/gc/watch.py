@@ -50,6 +50,10 @@ class Watch:
         return Watch(None, self._deadline)
 
     @property
+    def seconds_left(self) -> float | None:
+        return None if self._deadline is None else self._deadline - time.monotonic()
+
+    @property
     def is_over(self) -> bool:
         return self._deadline is not None and time.monotonic() > self._deadline
 
