@@ -80,6 +80,8 @@ def looks_like_location(text: str) -> bool:
 def is_repository_directory(path: str | Path) -> bool:
     root = Path(path)
     try:
+        if path == "" or (root / "repo").is_dir():  # a repository may well be named repo
+            return False
         return any(all((root / name).exists() for name in names) for names in _MARKERS)
     except (OSError, ValueError):  # a name that no file can have, or no permission to look
         return False

@@ -14,7 +14,7 @@ from typing import TextIO
 
 from icectl.cli import exit_codes
 from icectl.cli.tree import COMMANDS, GROUPS, find_command
-from icectl.errors import IcectlError, RefNotFoundError, UsageError
+from icectl.errors import IcectlError, RefNotFoundError, RepositoryNotFoundError, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def _invoke(invocation: Invocation, environ: Mapping[str, str]) -> int:
     try:
         with context.output:
             return invocation.function.body(context, **invocation.arguments) or exit_codes.DONE
-    except RefNotFoundError as error:
+    except (RefNotFoundError, RepositoryNotFoundError) as error:
         values = [value for value in invocation.arguments.values() if isinstance(value, str)]
         for value in filter(is_repository_directory, values):
             call = f"icectl {invocation.command.name} -r {value}"
@@ -117,10 +117,13 @@ def _invoke(invocation: Invocation, environ: Mapping[str, str]) -> int:
 def _no_such_command(arguments: list[str]) -> UsageError:
     first = arguments[0]
     if first.startswith("-"):
-        named = next((word for word in arguments if not word.startswith("-")), "COMMAND")
+        known = {command.name.split(" ")[0] for command in COMMANDS}
+        place = next((index for index, word in enumerate(arguments) if word in known), None)
+        before = arguments[:1] if place is None else arguments[:place]
+        named = "COMMAND" if place is None else arguments[place]
         return UsageError(
             f"{first} stands before the command",
-            hint=f"options stand after the command: icectl {named} {first}",
+            hint=f"options stand after the command: icectl {' '.join([named, *before])}",
         )
     group = first if first in GROUPS else None
     names = [command.name for command in COMMANDS]

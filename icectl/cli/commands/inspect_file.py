@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated
 
 from icectl.cli.context import CommandContext
-from icectl.cli.locations import looks_like_location
+from icectl.cli.locations import is_repository_directory, looks_like_location
 from icectl.cli.options import command
 from icectl.cli.parameters import Argument, Option
 from icectl.errors import FormatError, RepositoryNotFoundError, UsageError
@@ -81,6 +81,8 @@ def inspect_file(
 def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
     if file == "-":
         return "-", sys.stdin.buffer.read()
+    if not file:
+        raise UsageError("the FILE is empty", hint="give a path, a URL or an id")
     if "://" in file:
         directory, _, name = file.rpartition("/")
         if not name or "://" not in directory:
@@ -90,7 +92,8 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
         try:
             return file, Path(file).read_bytes()
         except OSError as error:
-            raise UsageError(f"{file} cannot be read: {error.strerror}") from None
+            hint = f"icectl log -r {file}" if is_repository_directory(file) else None
+            raise UsageError(f"{file} cannot be read: {error.strerror}", hint=hint) from None
     try:
         repository = context.open_repository()
     except RepositoryNotFoundError as error:
