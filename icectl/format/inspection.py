@@ -73,8 +73,8 @@ def _inspect_with_header(data: bytes) -> Inspection:
     try:
         found = decode_header(data)
     except UnsupportedError as error:
-        problem = FormatError(error.message, offset=SPEC_VERSION_OFFSET)
-        return Inspection(None, None, len(data), b"", "unknown", {}, (problem,))
+        newer = FormatError(error.message, offset=SPEC_VERSION_OFFSET)
+        return Inspection(None, None, len(data), b"", "unknown", {}, (newer,))
     except FormatError as error:
         return Inspection(None, None, len(data), b"", "unknown", {}, (error,))
     assert found is not None

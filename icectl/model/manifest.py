@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from icectl.model.ids import ManifestId, NodeId
 from icectl.model.values import UnknownField
@@ -67,17 +67,12 @@ class ChunkRefs:
         return len(self.kind)
 
     def take(self, rows: NDArray[np.intp]) -> ChunkRefs:
-        columns = (getattr(self, field.name) for field in fields(self))
-        return ChunkRefs(
-            *(
-                column.take(rows)
-                if isinstance(column, Spans)
-                else column[rows]
-                if column is not None
-                else None
-                for column in columns
-            )
-        )
+        def taken(column: Any) -> Any:
+            if isinstance(column, Spans):
+                return column.take(rows)
+            return None if column is None else column[rows]
+
+        return ChunkRefs(*(taken(getattr(self, field.name)) for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
