@@ -33,6 +33,7 @@ from icectl.storage.contract import Storage
 MAX_ATTEMPTS = 200
 LONGEST_PAUSE_SECONDS = 3.0
 DEFAULT_NUM_UPDATES_PER_FILE = 1000
+LATEST_TIME = 2**64 - 1
 YEAR_3000_MILLISECONDS = 32_503_680_000_000
 """Backups are named by the time left until then, so that the newest lists first."""
 _LIMITED: dict[int, str] = {Availability.READ_ONLY: "read-only", Availability.OFFLINE: "offline"}
@@ -120,6 +121,8 @@ def with_update(info: RepoInfo, update_type: UpdateType, now: int, backup: str) 
         raise FormatError("the ops log is empty", path=REPO_PATH)
     limit = _num_updates_per_file(info)
     newest, *older = info.latest_updates
+    if newest.updated_at >= LATEST_TIME:
+        raise FormatError("no time is later than that of the newest operation", path=REPO_PATH)
     updates = [
         # Readers refuse an entry that is not newer than the one below it.
         Update(update_type, max(now, newest.updated_at + 1)),

@@ -117,7 +117,7 @@ class LocalStorage(Storage):
                     yield ObjectInfo(path, None, None)
                     continue
                 # A file that went away since the directory was read is not there.
-                with suppress(FileNotFoundError):
+                with suppress(ObjectNotFoundError), self._failures(path, "read"):
                     status = entry.stat()
                     yield ObjectInfo(path, status.st_size, status.st_mtime_ns // 1000)
 
@@ -149,7 +149,9 @@ class LocalStorage(Storage):
     def list_directories(self, prefix: str) -> Iterator[str]:
         parent = check_prefix(prefix)
         for entry in self._scan(parent):
-            if entry.is_dir() and any(self.list(join_path(parent, entry.name), with_info=False)):
+            if self._is_directory(entry) and any(
+                self.list(join_path(parent, entry.name), with_info=False)
+            ):
                 yield entry.name
 
     def put_if_absent(
@@ -236,10 +238,16 @@ class LocalStorage(Storage):
         while directories:
             directory = directories.pop()
             for batch in in_batches(self._scan(directory), NAMES_BATCH):
-                below = [entry for entry in batch if entry.is_dir()]
+                below = [entry for entry in batch if self._is_directory(entry)]
                 directories += [join_path(directory, entry.name) for entry in below]
                 files = batch if not below else [entry for entry in batch if not entry.is_dir()]
                 yield directory, [e for e in files if not e.name.startswith(PRIVATE_PREFIX)]
+
+    def _is_directory(self, entry: os.DirEntry[str]) -> bool:
+        try:
+            return entry.is_dir()
+        except OSError as error:  # a loop of symbolic links, for one
+            raise self._error(error, entry.path, "listed") from error
 
     def _scan(self, directory: str) -> Iterator[os.DirEntry[str]]:
         with self._failures(directory or self.location, "listed"):

@@ -254,3 +254,13 @@ def test_a_damaged_repo_is_named():
     storage.put_if_match("repo", damaged, version)
     with pytest.raises(FormatError, match=r"^repo: "):
         update_repo(storage, tag("x"))
+
+
+def test_nothing_comes_after_the_end_of_time():
+    storage = memory_repository(
+        replace(INFO, latest_updates=(Update(RepoInitializedUpdate(), 2**64 - 1),))
+    )
+    before = storage.read("repo")
+    with pytest.raises(FormatError, match="no time is later"):
+        update_repo(storage, tag("v1"))
+    assert (storage.read("repo"), backups(storage)) == (before, [])

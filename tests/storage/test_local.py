@@ -151,3 +151,15 @@ def test_no_permission(tmp_path: Path) -> None:
 
 def test_the_clock_of_a_place_that_is_not_there(tmp_path: Path) -> None:
     assert abs(LocalStorage(tmp_path / "nothing").read_clock() / 1e6 - time.time()) < 2
+
+
+@pytest.mark.parametrize("names", [("a",), ("a", "b"), ("snapshots/a",)])
+def test_a_loop_of_links_ends_a_listing(tmp_path: Path, names: tuple[str, ...]) -> None:
+    (tmp_path / "snapshots").mkdir()
+    for name in names:
+        (tmp_path / name).symlink_to(".")
+    with pytest.raises(StorageError, match="too many levels of symbolic links"):
+        list(LocalStorage(tmp_path).list(""))
+    (tmp_path / "self").symlink_to("self")
+    with pytest.raises(StorageError, match="too many levels of symbolic links"):
+        list(LocalStorage(tmp_path).list_directories(""))
