@@ -250,7 +250,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
         order = coordinate_order(array.refs.coordinates)
         refs = array.refs
         if (np.diff(order) != 1).any():
-            refs = _take(refs, order)
+            refs = refs.take(order)
         arrays.append(RawArrayManifest(array.node_id, chunk_ref_tables(refs), array.extra))
     raw = RawManifest(
         manifest.id,
@@ -263,8 +263,7 @@ def encode_manifest(manifest: Manifest) -> bytes:
     return encode_envelope(payload, FileType.MANIFEST, manifest.spec_version)
 
 
-def _take(refs: ChunkRefs, order: NDArray[np.intp]) -> ChunkRefs:
-    def take(column: Any) -> Any:
+def take(column: Any) -> Any:
         if isinstance(column, Spans):
             return Spans(column.data, column.start[order], column.length[order])
         return None if column is None else column[order]
