@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from icectl.errors import FormatError
 from icectl.format.envelope import FileType, decode_flatbuffers_envelope, encode_envelope
@@ -261,14 +261,6 @@ def encode_manifest(manifest: Manifest) -> bytes:
     )
     payload = Writer().write_root(MANIFEST, raw)
     return encode_envelope(payload, FileType.MANIFEST, manifest.spec_version)
-
-
-def take(column: Any) -> Any:
-        if isinstance(column, Spans):
-            return Spans(column.data, column.start[order], column.length[order])
-        return None if column is None else column[order]
-
-    return ChunkRefs(*(take(getattr(refs, field.name)) for field in fields(refs)))
 
 
 def decode_locations(manifest: Manifest, refs: ChunkRefs) -> list[str | None]:
