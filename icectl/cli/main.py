@@ -116,8 +116,9 @@ def _invoke(invocation: Invocation, environ: Mapping[str, str]) -> int:
 
 def _no_such_command(arguments: list[str]) -> UsageError:
     first = arguments[0]
+    names = [command.name for command in COMMANDS]
+    known = [*dict.fromkeys(name.split(" ")[0] for name in names)]
     if first.startswith("-"):
-        known = {command.name.split(" ")[0] for command in COMMANDS}
         place = next((index for index, word in enumerate(arguments) if word in known), None)
         before = arguments[:1] if place is None else arguments[:place]
         named = "COMMAND" if place is None else arguments[place]
@@ -126,7 +127,6 @@ def _no_such_command(arguments: list[str]) -> UsageError:
             hint=f"options stand after the command: icectl {' '.join([named, *before])}",
         )
     group = first if first in GROUPS else None
-    names = [command.name for command in COMMANDS]
     if group is not None:
         below = [name.split(" ")[1] for name in names if name.startswith(f"{group} ")]
         choices = "one of: " + ", ".join(below)
@@ -136,7 +136,6 @@ def _no_such_command(arguments: list[str]) -> UsageError:
 
     import difflib
 
-    known = [*dict.fromkeys(name.split(" ")[0] for name in names)]
     close = difflib.get_close_matches(first, known, n=3)
     hint = f"did you mean {' or '.join(close)}?" if close else "icectl --help lists the commands"
     return UsageError(f"there is no command {first!r}", hint=hint)

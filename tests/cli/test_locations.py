@@ -56,8 +56,20 @@ def test_the_repository_around_the_current_directory(
         find_location(None, [], environ)
     assert "ICECTL_REPO" in (caught.value.hint or "")
     for name in content:
-        (root / name).mkdir()
+        if name == "repo":
+            (root / name).write_bytes(b"")
+        else:
+            (root / name).mkdir()
     assert find_location(None, [], environ).url == str(root)
+
+
+def test_a_directory_with_a_repository_named_repo_is_none(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "repo").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(RepositoryNotFoundError, match="in this directory or above it"):
+        find_location(None, [], environ)
 
 
 @pytest.mark.parametrize("text", ["s3://b/x", "/x", "./x", "../x", "~/x", ".", "..", "file:///x"])

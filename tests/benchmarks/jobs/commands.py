@@ -12,6 +12,19 @@ for info in repo.ancestry(branch="main"):
 """
 
 
+@job("icectl --help", target=1.0)
+def show_help(scale: Scale) -> Comparison:
+    return Comparison(python("import typer"), icectl("--help"), "import typer")
+
+
+@job("log of 10 commits, start-up included", target=0.6)
+def log_of_few_commits(scale: Scale) -> Comparison:
+    repository = dataset("linear_history", 10)
+    return Comparison(
+        python("import icechunk"), icectl("log", "-r", repository), "import icechunk"
+    )
+
+
 @job("inspect-file of a small file", target=2.5)
 def inspect_small_file(scale: Scale) -> Comparison:
     repository = dataset("linear_history", 10)
