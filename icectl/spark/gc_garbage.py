@@ -1,0 +1,106 @@
+"""Garbage that the executors hold; the driver knows how many objects and bytes it is."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial, reduce
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pyspark.sql import functions as sql
+
+from icectl.ops.gc.delete import DeletedBatch, DeleteFailure
+from icectl.ops.gc.id_sets import IdSet
+from icectl.ops.gc.objects import Garbage, ObjectKind
+from icectl.ops.gc.watch import Watch
+from icectl.spark import gc_executors as executors
+from icectl.spark.gc_columns import GARBAGE, KEYS, PACKED_SQL, to_garbage, to_table
+from icectl.spark.gc_jobs import Source, run_job
+from icectl.storage.contract import Storage
+
+DELETES_PER_TASK = 65_536
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SparkGarbage:
+    """A set of garbage as a DataFrame of `high`, `low`, `size` and `created_at`."""
+
+    spark: Any
+    kind: ObjectKind
+    frame: Any
+    count: int
+    bytes: int
+
+    @classmethod
+    def counted(
+        cls,
+        spark: Any,
+        kind: ObjectKind,
+        frame: Any,
+        watch: Watch,
+        label: str = "",
+        sources: Sequence[Source] = (),
+    ) -> SparkGarbage:
+        total = frame.agg(sql.count("*"), sql.coalesce(sql.sum("size"), sql.lit(0)))
+        ((count, size),) = run_job(spark, watch, label, total.collect, sources)
+        return cls(spark, kind, frame, count, size)
+
+    def __len__(self) -> int:
+        return self.count
+
+    def within(self, ids: IdSet) -> SparkGarbage:
+        return self._joined(ids, "left_semi")
+
+    def without(self, ids: IdSet) -> SparkGarbage:
+        return self._joined(ids, "left_anti")
+
+    def _joined(self, ids: IdSet, how: str) -> SparkGarbage:
+        frame = self.frame.join(self.spark.createDataFrame(to_table(ids)), KEYS, how)
+        return self.counted(self.spark, self.kind, frame.persist(), Watch())
+
+    def parts(self) -> Iterator[Garbage]:
+        for row in self.frame.mapInArrow(executors.pack, PACKED_SQL).toLocalIterator():
+            columns = {name: np.frombuffer(row[name], np.int64) for name in GARBAGE.names}
+            yield to_garbage(self.kind, columns)
+
+    def largest(self, count: int) -> Garbage:
+        order = (sql.col("size").desc(), *KEYS)
+        table = self.frame.orderBy(*order).limit(count).toArrow()
+        return to_garbage(
+            self.kind, {name: table.column(name).to_numpy() for name in GARBAGE.names}
+        )
+
+    def count_ages(self, now: int, bounds: Sequence[int]) -> NDArray[np.int64]:
+        age = sql.lit(now) - sql.col("created_at")
+        group = reduce(
+            lambda found, number: sql.when(age < bounds[number], number).otherwise(found),
+            reversed(range(len(bounds))),
+            sql.lit(len(bounds)),
+        )
+        rows = self.frame.groupBy(group).agg(sql.count("*"), sql.sum("size")).collect()
+        counts = np.zeros((len(bounds) + 1, 2), np.int64)
+        for number, count, size in rows:
+            counts[number] = count, size
+        return counts
+
+    def delete(self, storage: Storage, watch: Watch) -> Iterator[DeletedBatch]:
+        """By the executors; a task that is repeated deletes what is left."""
+        if not self.count:
+            return
+        left = watch.seconds_left
+        ends_at = None if left is None else time.time() + left
+        tasks = -(-self.count // DELETES_PER_TASK)
+        done = (
+            self.frame.repartition(tasks)
+            .sortWithinPartitions("created_at")
+            .mapInArrow(
+                partial(executors.delete, storage, self.kind, ends_at), executors.DELETED_SQL
+            )
+        )
+        # The executors look at the clock themselves.
+        for row in run_job(self.spark, Watch(), "deleting", done.collect):
+            failures = tuple(DeleteFailure(one.object, one.error) for one in row.failures)
+            yield DeletedBatch(row["count"], row.bytes, failures, row.is_complete)

@@ -1,0 +1,87 @@
+"""Running jobs of Spark: with an end, and with failures told as the local engine tells them."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from icectl.errors import FormatError, IcectlError, StorageError
+from icectl.ops.gc.watch import Watch
+from icectl.spark.failures import told_in_words
+from icectl.spark.gc_executors import FAILURE_SQL, reporting
+
+Result = TypeVar("Result")
+SECONDS_BETWEEN_LOOKS = 0.25
+
+
+class Source:
+    """Rows that say what to do, one on each task, and the function that does it."""
+
+    def __init__(self, rows: Any, function: Callable[[Any], Any], schema: str) -> None:
+        self._rows = rows
+        self._function = function
+        self.frame = rows.mapInArrow(function, schema)
+
+    def find_failure(self) -> IcectlError | None:
+        failures = self._rows.mapInArrow(reporting(self._function), FAILURE_SQL)
+        found = failures.orderBy("path", "message").limit(1).collect()
+        return _failure(*found[0]) if found else None
+
+
+def _failure(
+    damaged: bool, message: str, path: str | None, offset: int | None, hint: str | None
+) -> IcectlError:
+    if damaged:
+        return FormatError(message, offset=offset, path=path, hint=hint)
+    return StorageError(message, hint=hint)
+
+
+def spread(spark: Any, table: Any) -> Any:
+    """The rows of an Arrow table, each in a partition of its own."""
+    # From one partition they are dealt out in turn.
+    return spark.createDataFrame(table).coalesce(1).repartition(max(1, table.num_rows))
+
+
+def run_job(
+    spark: Any,
+    watch: Watch,
+    label: str,
+    action: Callable[[], Result],
+    sources: Sequence[Source] = (),
+) -> Result:
+    """The result of `action`; what failed in one of the `sources` is raised as its own error."""
+    with told_in_words(), watch.phase(label):
+        try:
+            return _run_with_end(spark, watch, action)
+        except IcectlError:
+            raise
+        except Exception:
+            for source in sources:
+                failure = source.find_failure()
+                if failure is not None:
+                    raise failure from None
+            raise
+
+
+def _run_with_end(spark: Any, watch: Watch, action: Callable[[], Result]) -> Result:
+    tag = f"icectl-{secrets.token_hex(8)}"
+
+    def tagged() -> Result:
+        spark.addTag(tag)
+        return action()
+
+    with ThreadPoolExecutor(1, "icectl-spark") as pool:
+        future = pool.submit(tagged)
+        try:
+            while True:
+                try:
+                    return future.result(SECONDS_BETWEEN_LOOKS)
+                except TimeoutError:
+                    if future.done():
+                        raise
+                    watch.check_time()
+        finally:
+            if not future.done():
+                spark.interruptTag(tag)
