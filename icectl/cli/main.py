@@ -107,8 +107,7 @@ def _invoke(invocation: Invocation, environ: Mapping[str, str]) -> int:
         with context.output:
             return invocation.function.body(context, **invocation.arguments) or exit_codes.DONE
     except (RefNotFoundError, RepositoryNotFoundError) as error:
-        values = [value for value in invocation.arguments.values() if isinstance(value, str)]
-        for value in filter(is_repository_directory, values):
+        for value in filter(is_repository_directory, invocation.words()):
             call = f"icectl {invocation.command.name} -r {value}"
             error.hint = f"{value} is a directory with a repository: {call}"
         raise

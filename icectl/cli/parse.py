@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +57,17 @@ class Invocation:
     function: CommandFunction
     common: CommonOptions
     arguments: Mapping[str, Any]
+
+    def words(self) -> Iterator[str]:
+        """The texts among the arguments."""
+        for value in self.arguments.values():
+            yield from texts(value)
+
+
+def texts(value: Any) -> list[str]:
+    """A value of the command line as the texts that it is made of."""
+    values = value if isinstance(value, list | tuple) else [value]
+    return [text for text in values if isinstance(text, str)]
 
 
 def load(command: Command) -> LoadedCommand:
@@ -128,11 +139,10 @@ def _refuse_locations(
 ) -> None:
     """`icectl log ./repo` is what everybody types first: lead to the right call."""
     for parameter in parameters:
-        value = values[parameter.name]
         named = isinstance(parameter.declaration, Argument)
         if not named or parameter.declaration.metavar not in NAMES_OF_REFS:
             continue
-        if isinstance(value, str) and looks_like_location(value):
+        for value in filter(looks_like_location, texts(values[parameter.name])):
             hint = f"icectl {command.name} -r {value}"
             if value.startswith("/") and any(p.declaration.metavar == "PATH" for p in parameters):
                 hint += f", or for a node: icectl {command.name} main {value}"
