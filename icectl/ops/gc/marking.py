@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from icectl.errors import FormatError
-from icectl.format.manifest import decode_native_refs
+from icectl.format.manifest import decode_manifest, decode_native_refs
 from icectl.format.snapshot import decode_snapshot
-from icectl.model.ids import INITIAL_SNAPSHOT_ID, ManifestId, SnapshotId
+from icectl.model.ids import INITIAL_SNAPSHOT_ID, ChunkId, ManifestId, SnapshotId
+from icectl.model.manifest import RefKind
 from icectl.model.snapshot import ArrayNodeData, ManifestFileInfo, Snapshot, UnknownNodeData
 from icectl.ops.gc.id_sets import IdSet, find_repeated, id_columns
 from icectl.ops.gc.objects import ObjectKind
@@ -62,11 +63,24 @@ def mark_manifest(data: bytes, claim: ManifestClaim, *, with_ends: bool = True) 
         columns = id_columns(refs.chunk_id)
         twice = find_repeated(columns)
         if twice is not None:
-            # No writer does that; a damaged reference that became its neighbour looks so.
-            raise FormatError(f"two references name the chunk {twice.to_names()[0]}")
+            _check_ranges_differ(data)
     except FormatError as error:
         raise error.at(claim.path) from None
     return MarkedManifest(columns, refs.end)
+
+
+def _check_ranges_differ(data: bytes) -> None:
+    """Chunks may share a file, but not their bytes: a reference that became its neighbour does."""
+    for array in decode_manifest(data).arrays:
+        native = array.refs.kind == RefKind.NATIVE
+        rows = zip(
+            map(bytes, array.refs.chunk_id[native]), array.refs.offset[native].tolist(), strict=True
+        )
+        seen: set[tuple[bytes, int]] = set()
+        for chunk_id, offset in rows:
+            if (chunk_id, offset) in seen:
+                raise FormatError(f"two references name the same bytes of {ChunkId(chunk_id)}")
+            seen.add((chunk_id, offset))
 
 
 def mark_snapshot(data: bytes, snapshot_id: SnapshotId) -> Snapshot:

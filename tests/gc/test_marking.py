@@ -1,0 +1,50 @@
+"""What a manifest keeps: chunks may share a file, never their bytes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from icectl.errors import FormatError
+from icectl.format.manifest import encode_manifest
+from icectl.model.ids import ManifestId, NodeId
+from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, Spans
+from icectl.ops.gc.marking import ManifestClaim, mark_manifest
+
+ID = ManifestId(bytes(range(12)))
+
+
+def manifest_of(ids: list[int], offsets: list[int]) -> bytes:
+    count = len(ids)
+    chunk_id = np.zeros((count, 12), np.uint8)
+    chunk_id[:, 0] = ids
+    empty = np.zeros(count, np.uint32)
+    refs = ChunkRefs(
+        np.arange(count, dtype=np.uint32).reshape(count, 1),
+        np.full(count, RefKind.NATIVE, np.uint8),
+        chunk_id,
+        np.array(offsets, np.uint64),
+        np.full(count, 10, np.uint64),
+        Spans(b"\0", empty, empty),
+        None,
+        None,
+        None,
+    )
+    return encode_manifest(Manifest(2, ID, (ArrayManifest(NodeId(bytes(8)), refs),)))
+
+
+@pytest.mark.parametrize("count", [3, 500])
+def test_chunks_that_share_a_file_are_kept(count: int) -> None:
+    data = manifest_of([7] * count, [10 * number for number in range(count)])
+    marked = mark_manifest(data, ManifestClaim(ID, len(data), count))
+    assert marked.end is not None
+    assert int(marked.end.max()) == 10 * count
+
+
+@pytest.mark.parametrize("count", [3, 200])
+def test_two_references_to_the_same_bytes_are_damage(count: int) -> None:
+    ids = list(range(count))
+    ids[1] = ids[0]
+    data = manifest_of(ids, [0] * count)
+    with pytest.raises(FormatError, match="the same bytes"):
+        mark_manifest(data, ManifestClaim(ID, len(data), count))
