@@ -30,6 +30,7 @@ test-all: lint
 	$(BIN)/python -m pytest -n $(WORKERS)
 
 bench: $(VENV)/.installed
+	$(BIN)/python -m compileall -q icectl
 	$(BIN)/python -m tests.benchmarks
 
 # Man pages and completions are generated; a test fails when they are not current.
