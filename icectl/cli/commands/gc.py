@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import time
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,15 +13,24 @@ from icectl.cli.context import CommandContext
 from icectl.cli.moments import parse_age, parse_moment
 from icectl.cli.options import DryRunOption, YesOption, command
 from icectl.cli.parameters import Option
-from icectl.errors import UsageError
+from icectl.cli.spark_options import (
+    ROWS_FOR_SPARK,
+    EngineOption,
+    SparkConfOption,
+    SparkMasterOption,
+    SparkRemoteOption,
+)
+from icectl.errors import UnsupportedError, UsageError
 from icectl.render.gc import render_gc, render_notes
 from icectl.render.sizes import format_count, format_size
 
 if TYPE_CHECKING:
     from icectl.ops.gc.collect import PlannedRun
+    from icectl.ops.gc.engine import Engine
     from icectl.ops.gc.objects import ObjectKind
     from icectl.ops.gc.plan_file import SavedPlan
     from icectl.ops.gc.result import GcResult
+    from icectl.spark.session import SparkOptions
 
 EXAMPLES = {
     "gc": (
@@ -27,6 +38,10 @@ EXAMPLES = {
         ("icectl gc --older-than 7d --yes --max-delete 20%", "fit for cron"),
         ("icectl gc --older-than 7d --dry-run --plan gc.jsonl", "save the plan to look at it"),
         ("icectl gc --apply gc.jsonl", "delete what that plan named and is garbage still"),
+        (
+            "icectl gc --older-than 7d --yes --engine spark --spark-master spark://host:7077",
+            "look at the chunks and delete them on a cluster",
+        ),
     )
 }
 KINDS = ("snapshots", "transaction_logs", "manifests", "chunks")
@@ -118,6 +133,10 @@ def collect(
             help="Stop after so long (30m, 2h), exit code 3; the next run goes on.",
         ),
     ] = None,
+    engine: EngineOption = "auto",
+    spark_master: SparkMasterOption = None,
+    spark_remote: SparkRemoteOption = None,
+    spark_conf: SparkConfOption = (),  # type: ignore[assignment]
 ) -> int | None:
     """Delete what no version of the repository needs.
 
@@ -130,6 +149,9 @@ def collect(
     damaged, missing or unexplained stops the run with exit code 13, and nothing is deleted.
     Interrupting it is safe: the next run finishes the job. Uncommitted work of a writer looks
     like garbage, so --older-than must be longer than any writer takes to commit.
+
+    With --engine spark manifests are read, chunks listed, compared and deleted by Spark's
+    executors. They need icectl and its libraries, and use their own credentials.
     """
     from icectl.ops.gc.collect import GcOptions, collect_garbage, plan_run
     from icectl.ops.gc.guards import MaxDelete, check_cutoff
@@ -137,6 +159,7 @@ def collect(
     from icectl.ops.gc.plan_file import check_plan_path, read_plan, write_plan
     from icectl.ops.gc.result import summarize
     from icectl.ops.gc.watch import Watch
+    from icectl.spark.session import parse_spark_options
 
     kinds = _parse_kinds(only)
     deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime else None
@@ -147,6 +170,7 @@ def collect(
         check_plan_path(Path(plan))
     if truncate_ops_log and overwritten_older_than is None:
         raise UsageError("--truncate-ops-log needs --overwritten-older-than")
+    engines = _Engines(engine, parse_spark_options(spark_master, spark_remote, spark_conf))
     storage = context.open_storage()
     now = storage.read_clock()
     cutoff = _cutoff(older_than, saved, now)
@@ -161,6 +185,7 @@ def collect(
             parse_moment(overwritten_older_than, now) if overwritten_older_than else None
         ),
         truncate_ops_log=truncate_ops_log,
+        choose_engine=engines.choose,
     )
 
     def finish_plan(run: PlannedRun) -> None:
@@ -169,25 +194,60 @@ def collect(
         if context.options.jsonl:
             _event(context, "planned", summarize(run, kinds, now, None))
 
-    if dry_run:
-        run = plan_run(storage, options, watch)
-        finish_plan(run)
-        result = summarize(run, kinds, now, None)
-    else:
-        asked = False
-
-        def approve(run: PlannedRun) -> None:
-            nonlocal asked
+    with engines:
+        if dry_run:
+            run = plan_run(storage, options, watch)
             finish_plan(run)
-            has_work = run.plan.num_objects or (run.backups and run.backups.garbage)
-            if has_work and not asked:
-                context.confirm(_question(summarize(run, kinds, now, None)), yes=yes)
-                asked = True
+            result = summarize(run, kinds, now, None)
+        else:
+            asked = False
 
-        run, deleted = collect_garbage(storage, options, approve, watch)
-        result = summarize(run, kinds, now, deleted)
+            def approve(run: PlannedRun) -> None:
+                nonlocal asked
+                finish_plan(run)
+                has_work = run.plan.num_objects or (run.backups and run.backups.garbage)
+                if has_work and not asked:
+                    context.confirm(_question(summarize(run, kinds, now, None)), yes=yes)
+                    asked = True
+
+            run, deleted = collect_garbage(storage, options, approve, watch)
+            result = summarize(run, kinds, now, deleted)
     _tell(context, result)
     return None if result.is_complete else exit_codes.FINDINGS
+
+
+class _Engines(ExitStack):
+    """The choice of the engine. A Spark session begins when it is needed, and ends with this."""
+
+    def __init__(self, name: str, options: SparkOptions) -> None:
+        from icectl.spark.session import INSTALL_HINT, SUBMITTED, missing_for_spark
+
+        super().__init__()
+        missing = missing_for_spark(options, os.environ)
+        is_asked_for = options.master or options.remote or SUBMITTED in os.environ
+        self._options = options
+        self._spark: Engine | None = None
+        self._least_refs: float = float("inf")
+        if name == "spark" or (name == "auto" and is_asked_for):
+            if missing is not None:
+                raise UnsupportedError(f"Spark cannot be used: {missing}", hint=INSTALL_HINT)
+            self._least_refs = 0
+        elif name == "auto" and missing is None:
+            self._least_refs = ROWS_FOR_SPARK
+
+    def choose(self, num_chunk_refs: int) -> Engine:
+        if num_chunk_refs < self._least_refs:
+            from icectl.ops.gc.local_engine import LocalEngine
+
+            return LocalEngine()
+        if self._spark is None:
+            from icectl.spark.session import spark_session
+
+            session = self.enter_context(spark_session(self._options, os.environ, name="icectl gc"))
+            from icectl.spark.gc_engine import SparkEngine
+
+            self._spark = SparkEngine(session)
+        return self._spark
 
 
 def _tell(context: CommandContext, result: GcResult) -> None:
