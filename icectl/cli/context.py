@@ -162,5 +162,4 @@ class CommandContext:
             raise RefusedError(f"{self.command} was not confirmed, and nothing was changed")
 
     def _say(self, message: str) -> None:
-        sys.stderr.write(f"icectl: {escape_controls(message)}\n")
-        sys.stderr.flush()
+        self.output.say(f"icectl: {escape_controls(message)}", hold=not self.wants_text)

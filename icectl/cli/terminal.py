@@ -37,12 +37,16 @@ class Output:
     def __init__(self, environ: Mapping[str, str]) -> None:
         self._environ = environ
         self._pager: subprocess.Popen[str] | None = None
+        self._held: list[str] = []
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *failure: object) -> None:
         """Wait for the reader of the pager, also when the command failed half-way."""
+        if not any(failure):
+            for line in self._held:
+                self.say(line)
         if self._pager is None:
             return
         if self._pager.stdin is not None:
@@ -54,6 +58,17 @@ class Output:
                 return
             except KeyboardInterrupt:
                 continue  # Ctrl-C inside the pager is the pager's own
+
+    def say(self, line: str, *, hold: bool = False) -> None:
+        """A line to stderr; `hold` it until the command is done, and drop it when that fails.
+
+        Under --json an error is the one object on stderr, so that nothing may stand beside it.
+        """
+        if hold:
+            self._held.append(line)
+            return
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
 
     def write(self, lines: Iterable[str], *, paged: bool = False) -> None:
         stream = self._stream(paged)

@@ -323,6 +323,19 @@ def test_errors_are_one_object_under_json(icectl: Icectl, repository: Path) -> N
     }
 
 
+def test_an_error_under_json_stands_alone(icectl: Icectl, tmp_path: Path) -> None:
+    """A warning from before it would make stderr no JSON."""
+    official = pytest.importorskip("tests.official")
+    location = tmp_path / "repository"
+    official.linear_history(location, 2)
+    call = ("diff", "main~1", "main", "--json", "-r", str(location))
+    shutil.rmtree(location / "transactions")
+    outcome = icectl(*call)
+    assert (outcome.code, "the content is compared" in outcome.err) == (0, True)
+    shutil.rmtree(location / "manifests")
+    assert icectl(*call).error["exit_code"] == 14
+
+
 def test_undo_is_told_and_works(icectl: Icectl, repository: Path) -> None:
     outcome = icectl("branch", "delete", "dev", "-r", str(repository))
     assert outcome.out == f"branch dev deleted; it pointed at {sid(4)}\n"
