@@ -50,18 +50,14 @@ def find_location(
 def resolve_location(text: str, options: Mapping[str, str], environ: Mapping[str, str]) -> Location:
     """A location as a user writes it. A name from the config file wins over a directory."""
     if "://" in text:
-        if _has_password(text):
-            raise UsageError(
-                "the location holds a user name or a password",
-                hint="credentials come from the standard variables and files",
-            )
-        return Location(text, options)
+        return Location(_without_password(text), options)
     if not looks_like_location(text):
         from icectl.cli.config_file import read_config_file
 
         remote = read_config_file(environ).repositories.get(text)
         if remote is not None:
-            return Location(remote.url, {**remote.storage_options, **options})
+            merged = {**remote.storage_options, **options}
+            return Location(_without_password(remote.url), merged)
     try:
         path = Path(text).expanduser()
     except RuntimeError:
@@ -106,6 +102,16 @@ def parse_storage_options(pairs: Iterable[str]) -> dict[str, str]:
 
 def is_secret(key: str, value: str) -> bool:
     return _SECRET.search(key) is not None or _has_password(value)
+
+
+def _without_password(url: str) -> str:
+    """The URL itself; `UsageError` when it would carry a secret into messages."""
+    if _has_password(url):
+        raise UsageError(
+            "the location holds a user name or a password",
+            hint="credentials come from the standard variables and files",
+        )
+    return url
 
 
 def _has_password(url: str) -> bool:

@@ -95,6 +95,20 @@ def test_a_password_in_a_location_is_refused_and_not_repeated(icectl: Icectl) ->
     assert "hunter2" not in outcome.err + outcome.out
 
 
+def test_a_password_written_by_hand_is_not_used(icectl: Icectl, config: Path) -> None:
+    config.write_text('[repositories.x]\nlocation = "s3://user:hunter2@bucket/x"\n')
+    for call in ("log", "branch list", "init", "expire --keep-last 1"):
+        outcome = icectl(*call.split(), "-r", "x")
+        assert outcome.code == 2
+        assert "the location holds a user name or a password" in outcome.err
+        assert "hunter2" not in outcome.out + outcome.err
+
+
+def test_an_empty_location_has_no_name(icectl: Icectl, environ: dict[str, str]) -> None:
+    assert icectl("remote", "add", "x", "").code == 2
+    assert not Path(environ["ICECTL_CONFIG"]).exists()
+
+
 def test_a_secret_written_by_hand_is_hidden(icectl: Icectl, config: Path) -> None:
     config.write_text(
         '[repositories.x]\nlocation = "s3://me:hunter2@b/x"\n'

@@ -91,6 +91,8 @@ def add(
             f"{name!r} cannot be the name of a repository",
             hint="letters, digits, dots, dashes and underscores, a letter or digit first",
         )
+    if not location:
+        raise UsageError("the location is empty", hint="give a path or a URL")
     options = parse_storage_options(context.options.storage_option)
     if not looks_like_location(location):
         location = f"./{location}"
