@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+from tests.cli.small_repository import write_small_repository
 
 HEAVY = {
     "aiobotocore", "aiohttp", "botocore", "fsspec", "gcsfs", "msgpack", "numpy", "pyarrow",
@@ -45,6 +48,26 @@ def imported_by(*arguments: str) -> set[str]:
 )
 def test_nothing_heavy_is_imported(arguments: list[str]) -> None:
     assert imported_by(*arguments) & HEAVY == set()
+
+
+@pytest.mark.parametrize(
+    ("line", "libraries"),
+    [
+        ("--help", set()),
+        ("log", {"zstandard"}),
+        ("log --graph --all --oneline", {"zstandard"}),
+        ("branch list", {"zstandard"}),
+        ("ls --tree", {"zstandard"}),
+        ("ops-log", {"zstandard"}),
+        ("expire --keep-last 2 --dry-run", {"zstandard"}),
+    ],
+)
+def test_libraries_that_are_imported(line: str, libraries: set[str], tmp_path: Path) -> None:
+    """Exactly these, beside the standard library and icectl itself."""
+    repository = write_small_repository(tmp_path / "repository")
+    words = line.split() if line.startswith("--") else [*line.split(), "-r", str(repository)]
+    found = imported_by(*words) - sys.stdlib_module_names
+    assert found - {"__main__", "icectl"} == libraries
 
 
 def test_version_and_help_import_no_command() -> None:

@@ -121,7 +121,7 @@ class Tour:
     def run(self) -> None:
         from icectl.spark.session import SparkOptions, missing_for_spark
 
-        self.left_out = missing_for_spark(SparkOptions(), self.context.environ) or "not yet"
+        self.left_out = missing_for_spark(SparkOptions(), self.context.environ)
         copy = self.repository.with_name(f"{self.repository.name}-for-spark")
         self._say(f"$ export ICECTL_REPO={shlex.quote(str(self.repository))}", "")
         for meaning, line in TOUR:
