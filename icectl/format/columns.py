@@ -147,4 +147,5 @@ def _distinct(values: Positions) -> list[int]:
     while len(values) and len(found) < FEW_VTABLES:
         found.append(int(values[0]))
         values = values[values != values[0]]
-    return [*found, *np.unique(values).tolist()]
+    # numpy imports its masked arrays for `unique`, which takes longer than most files.
+    return [*found, *np.unique(values).tolist()] if len(values) else found

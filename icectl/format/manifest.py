@@ -35,7 +35,8 @@ _KIND_FIELDS = (
 )
 
 
-def decode_manifest(data: bytes) -> Manifest:
+def decode_manifest(data: bytes, *, with_coordinates: bool = True) -> Manifest:
+    """Without coordinates, which are then neither checked nor gathered, rows have none."""
     from icectl.format.columns import ColumnReader
 
     envelope = decode_flatbuffers_envelope(data, FileType.MANIFEST)
@@ -44,7 +45,9 @@ def decode_manifest(data: bytes) -> Manifest:
     raw: RawManifest = reader.read_root(MANIFEST)
     columns = ColumnReader(reader)
     arrays = tuple(
-        ArrayManifest(array.node_id, _decode_refs(columns, *array.refs), array.extra)
+        ArrayManifest(
+            array.node_id, _decode_refs(columns, *array.refs, with_coordinates), array.extra
+        )
         for array in raw.arrays
     )
     if raw.compression_algorithm not in (0, 1):
@@ -176,7 +179,9 @@ def _kind(places: Sequence[int], position: int) -> tuple[RefKind, str]:
     return present[0]
 
 
-def _decode_refs(columns: ColumnReader, start: int, count: int) -> ChunkRefs:
+def _decode_refs(
+    columns: ColumnReader, start: int, count: int, with_coordinates: bool
+) -> ChunkRefs:
     import numpy as np
 
     payload = columns.reader.data
@@ -193,11 +198,12 @@ def _decode_refs(columns: ColumnReader, start: int, count: int) -> ChunkRefs:
     for rows, positions, places in columns.groups(CHUNK_REF, start, count):
         kind, name = _kind(places, int(positions[0]))
         kinds[rows] = kind
-        index = columns.coordinates(positions + places[_FIELDS["index"]], dimensions)
-        if dimensions is None:
-            dimensions = index.shape[1]
-            coordinates = np.empty((count, dimensions), np.uint32)
-        coordinates[rows] = index
+        if with_coordinates:
+            index = columns.coordinates(positions + places[_FIELDS["index"]], dimensions)
+            if dimensions is None:
+                dimensions = index.shape[1]
+                coordinates = np.empty((count, dimensions), np.uint32)
+            coordinates[rows] = index
         place = places[_FIELDS[name]]
         if kind is RefKind.NATIVE:
             chunk_ids[rows] = columns.structs(positions + place, 12)

@@ -155,7 +155,7 @@ class Repository:
         _check_id(log.id, snapshot_id, path)
         return log
 
-    def read_manifest(self, manifest_id: ManifestId) -> Manifest:
+    def read_manifest(self, manifest_id: ManifestId, *, with_coordinates: bool = True) -> Manifest:
         """By columns, in every generation."""
         from icectl.format.manifest import decode_manifest
 
@@ -164,7 +164,9 @@ class Repository:
 
             return legacy_manifest_columns(self.read_legacy_manifest(manifest_id), manifest_id)
         path = self.layout.manifest(manifest_id)
-        manifest = self._read(path, decode_manifest)
+        manifest = self._read(
+            path, lambda data: decode_manifest(data, with_coordinates=with_coordinates)
+        )
         _check_id(manifest.id, manifest_id, path)
         return manifest
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -136,12 +137,15 @@ def many_small_manifests(
     return repo
 
 
-def synthetic_native_refs(where: str | Path, n: int, *, seed: int = 0) -> ic.Repository:
+def synthetic_native_refs(
+    where: str | Path, n: int, *, seed: int = 0, expired: bool = False
+) -> ic.Repository:
     """One array of `n` native references, whose chunks do not exist, in an official manifest.
 
     A million chunk files take many minutes to write. Here the manifest of a one-chunk array is
     replaced by one of ours with random ids, which `rewrite_manifests` then writes again, so
-    that the file is laid out by the official writer. It is the largest in `manifests/`.
+    that the file is laid out by the official writer. It is the largest in `manifests/`. With
+    `expired` no version refers to the other one any more.
     """
     from icectl.format.manifest import decode_manifest, encode_manifest
     from icectl.format.snapshot import decode_snapshot, encode_snapshot
@@ -173,6 +177,8 @@ def synthetic_native_refs(where: str | Path, n: int, *, seed: int = 0) -> ic.Rep
     snapshot_file.write_bytes(encode_snapshot(snapshot))
     repo = open_official(where)
     repo.rewrite_manifests("written by the official package", branch="main")
+    if expired:
+        repo.expire_snapshots(datetime.now(UTC))
     return repo
 
 

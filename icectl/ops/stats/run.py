@@ -125,7 +125,7 @@ def _read_sums(repository: Repository, usage: Usage, watch: Watch) -> Iterable[M
     workers = max(1, min(MANIFEST_READERS, REFERENCES_AT_ONCE // max(largest, 1)))
 
     def read(manifest_id: ManifestId) -> ManifestSums:
-        return sum_manifest(repository.read_manifest(manifest_id))
+        return sum_manifest(repository.read_manifest(manifest_id, with_coordinates=False))
 
     with watch.phase("reading manifests", len(usage.manifests)) as counter:
         for sums in map_on_threads(read, usage.manifests, workers=workers, ahead=workers):

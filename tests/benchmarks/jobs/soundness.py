@@ -18,8 +18,14 @@ def stats_of_virtual_refs(scale: Scale) -> Comparison:
     return Comparison(python(OFFICIAL_STATS, repository), icectl("stats", "-r", repository))
 
 
-@job("stats, native refs", target=1, memory_target=1)
+@job("stats, native refs", target=0.4, memory_target=1)
 def stats_of_native_refs(scale: Scale) -> Comparison:
+    repository = dataset("synthetic_native_refs", scale.of(REFERENCES), expired=True)
+    return Comparison(python(OFFICIAL_STATS, repository), icectl("stats", "-r", repository))
+
+
+@job("stats, native refs of two versions", target=0.6, memory_target=1)
+def stats_of_two_versions(scale: Scale) -> Comparison:
     repository = dataset("synthetic_native_refs", scale.of(REFERENCES))
     return Comparison(
         python(OFFICIAL_STATS, repository),
