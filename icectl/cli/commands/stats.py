@@ -103,14 +103,15 @@ def stats(
 def _read_policy(
     context: CommandContext, older_than: str | None, policy: str | None
 ) -> Policy | None:
+    if older_than is None and policy is None:
+        return None
+    if older_than is not None and policy is not None:
+        raise UsageError("--older-than and --policy cannot stand together")
     from icectl.cli.commands.expire import build_policy
     from icectl.ops.expire.policy import Policy
 
-    if older_than is not None and policy is not None:
-        raise UsageError("--older-than and --policy cannot stand together")
     if older_than is not None:
         return Policy(older_than=context.parse_moment(older_than))
-    if policy is not None:
-        location = context.options.repo or context.environ.get("ICECTL_REPO")
-        return build_policy(context, context.config.policy(location, policy))
-    return None
+    assert policy is not None
+    location = context.options.repo or context.environ.get("ICECTL_REPO")
+    return build_policy(context, context.config.policy(location, policy))
