@@ -11,7 +11,7 @@ import pytest
 
 from icectl.cli.main import run
 from tests.official.histories import commit, create
-from tests.official.reading import open_official, read_everything
+from tests.official.reading import diff_facts, open_official, read_everything
 
 Capture = pytest.CaptureFixture[str]
 
@@ -45,6 +45,38 @@ def test_dry_run_says_why_and_changes_nothing(location: str, capsys: Capture) ->
     assert "6 snapshots would be released" in text.replace("5 snapshots", "6 snapshots")
     assert "gc could then delete" in text
     assert sorted((path, path.stat().st_mtime_ns) for path in Path(location).rglob("*")) == before
+
+
+def test_diffs_across_what_was_released_stay_right(location: str, capsys: Capture) -> None:
+    def diff(from_: str) -> Any:
+        assert run(["diff", from_, "main", "--chunks", "--json", "-r", location], {}) == 0
+        ours = json.loads(capsys.readouterr().out)
+        official = open_official(location).diff(from_snapshot_id=ours["from"], to_branch="main")
+        return ours, diff_facts(official)
+
+    before = diff("v1")
+    assert len(before[1]["updated_chunks"]["/a"]) == 6
+    assert expire(location, "--keep-last", "1", "--yes") == 0
+    capsys.readouterr()
+    assert diff("v1") == before
+    # Nothing is left to do, and the logs are not touched again.
+    logs = {path: path.read_bytes() for path in Path(location, "transactions").iterdir()}
+    assert expire(location, "--keep-last", "1", "--yes") == 0
+    capsys.readouterr()
+    assert {path: path.read_bytes() for path in logs} == logs
+    assert diff("v1") == before
+
+
+def test_a_log_that_cannot_be_merged_stops_the_run(location: str, capsys: Capture) -> None:
+    """In spec version 1: the diffs across the gap would be wrong in silence."""
+    history = [snapshot.id for snapshot in open_official(location).ancestry(branch="main")]
+    if open_official(location).spec_version != 1:
+        pytest.skip("version 2 refers to the logs and does not read them")
+    Path(location, "transactions", history[4]).unlink()
+    before = {path: path.read_bytes() for path in Path(location).rglob("*") if path.is_file()}
+    assert expire(location, "--keep-last", "1", "--yes") == 14
+    assert history[4] in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in before} == before
 
 
 def test_the_dry_run_is_what_the_real_run_does(location: str, capsys: Capture) -> None:

@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
+from itertools import takewhile
+from operator import ne
 
-from icectl.errors import ConflictError, PreconditionFailedError, RefNotFoundError
+from icectl.errors import (
+    ConflictError,
+    FormatError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    RefNotFoundError,
+    StorageError,
+)
 from icectl.format.snapshot import decode_snapshot, encode_snapshot
+from icectl.format.transaction_log import encode_transaction_log
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import ExpirationRanUpdate, RepoInfo
+from icectl.ops.expire.merged_logs import merge_transaction_logs
 from icectl.ops.expire.plan import ExpirationPlan, History, plan_expiration
 from icectl.ops.expire.policy import Policy
 from icectl.repository import v1
@@ -19,7 +31,7 @@ from icectl.repository.open import open_repository, repository_at
 from icectl.repository.reparent import drop_snapshots
 from icectl.repository.repository import Repository
 from icectl.repository.update import check_online, update_repo
-from icectl.storage.contract import Storage
+from icectl.storage.contract import Storage, Version
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +84,14 @@ def expire_repo(info: RepoInfo, policy: Policy, plan: ExpirationPlan) -> RepoInf
 
 
 def _execute_v1(storage: Storage, policy: Policy, planned: Expiration) -> Expiration:
-    """Edits first, refs last: an interrupted run leaves a history that a second one finishes."""
+    """Logs, edits, refs: an interrupted run leaves a history that a second one finishes."""
     storage.ensure_conditional_writes()
     current = open_repository(storage)
     done = plan_for(current, policy)
     if done.plan == planned.plan:
         done = planned
+    if not policy.is_official:  # the official expiration leaves the logs as they are
+        _merge_logs(current, done)
     for snapshot_id, parent_id in done.plan.parents.items():
         _join(storage, current.layout.snapshot(snapshot_id), parent_id)
     plan = replace(
@@ -93,6 +107,30 @@ def _execute_v1(storage: Storage, policy: Policy, planned: Expiration) -> Expira
     return replace(done, plan=plan)
 
 
+def _merge_logs(repository: Repository, expiration: Expiration) -> None:
+    """Give each edited snapshot the logs of the ancestors that it will skip."""
+    merged: list[tuple[str, bytes, Version]] = []
+    for snapshot_id, parent_id in expiration.plan.parents.items():
+        path = f"{repository.layout.transactions}/{snapshot_id}"
+        try:
+            own = repository.storage.read_versioned(path)
+        except ObjectNotFoundError:
+            continue  # without it, a diff compares the content anyway
+        newest_first = (one.id for one in expiration.history.ancestry(snapshot_id))
+        ids = [*takewhile(partial(ne, parent_id), newest_first)]
+        try:
+            logs = [repository.read_transaction_log(one) for one in reversed(ids)]
+        except (StorageError, FormatError) as error:
+            error.hint = "diffs need the logs of what is released; --older-than alone does without"
+            raise
+        merged.append((path, encode_transaction_log(merge_transaction_logs(logs)), own.version))
+    for path, data, version in merged:
+        try:
+            repository.storage.put_if_match(path, data, version)
+        except PreconditionFailedError:
+            raise _changed_by_another(path) from None
+
+
 def _join(storage: Storage, path: str, parent_id: SnapshotId) -> None:
     found = storage.read_versioned(path)
     edited = replace(decode_snapshot(found.data), parent_id=parent_id)
@@ -101,9 +139,13 @@ def _join(storage: Storage, path: str, parent_id: SnapshotId) -> None:
     except PreconditionFailedError:
         # Only another expiration edits snapshots; what it wrote is as good, unless it differs.
         if decode_snapshot(storage.read(path)).parent_id != parent_id:
-            raise ConflictError(
-                f"{path} was changed by another expiration", hint="run the expiration again"
-            ) from None
+            raise _changed_by_another(path) from None
+
+
+def _changed_by_another(path: str) -> ConflictError:
+    return ConflictError(
+        f"{path} was changed by another expiration", hint="run the expiration again"
+    )
 
 
 def _delete_refs(names: tuple[str, ...], delete: Callable[[str], object]) -> tuple[str, ...]:
