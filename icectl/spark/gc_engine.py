@@ -27,7 +27,7 @@ from icectl.ops.gc.watch import Watch
 from icectl.spark import gc_executors as executors
 from icectl.spark.gc_columns import KEYS, to_ids, to_table
 from icectl.spark.gc_garbage import SparkGarbage
-from icectl.spark.gc_jobs import Source, run_job, spread
+from icectl.spark.gc_jobs import Source, map_in_arrow, run_job, spread
 from icectl.storage.contract import Storage
 from icectl.storage.sharded_listing import plan_shards_of
 
@@ -148,8 +148,10 @@ class SparkEngine:
             "end",
             "foreign",
         ).where(sql.col("what").isNotNull())
-        return rows.mapInArrow(
-            partial(executors.examine, sweep.storage, CHUNK, sweep.cutoff), executors.OUTCOME_SQL
+        return map_in_arrow(
+            rows,
+            partial(executors.examine, sweep.storage, CHUNK, sweep.cutoff),
+            executors.OUTCOME_SQL,
         )
 
     def _check_problems(self, outcome: Any, known_missing: Collection[str], watch: Watch) -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -31,22 +30,10 @@ from icectl.storage.contract import ListingShard, Storage
 Batches = Iterable[Any]
 """Arrow's record batches, which have no types here."""
 
-CLAIMS = pa.schema(
-    [
-        (
-            "claims",
-            pa.list_(
-                pa.struct(
-                    [
-                        ("id", pa.binary()),
-                        ("size_bytes", pa.int64()),
-                        ("num_chunk_refs", pa.int64()),
-                    ]
-                )
-            ),
-        )
-    ]
+_CLAIM = pa.struct(
+    [("id", pa.binary()), ("size_bytes", pa.int64()), ("num_chunk_refs", pa.int64())]
 )
+CLAIMS = pa.schema([("claims", pa.list_(_CLAIM))])
 SHARDS = pa.schema([("after", pa.string()), ("through", pa.string())])
 MARKS_SQL = "high bigint, low bigint, end bigint"
 LISTED_SQL = (
@@ -59,6 +46,15 @@ OUTCOME_SQL = (
 DELETED_SQL = (
     "count bigint, bytes bigint, failures array<struct<object: string, error: string>>, "
     "is_complete boolean"
+)
+_DELETE_FAILURE = pa.struct([("object", pa.string()), ("error", pa.string())])
+DELETED = pa.schema(
+    [
+        ("count", pa.int64()),
+        ("bytes", pa.int64()),
+        ("failures", pa.list_(_DELETE_FAILURE)),
+        ("is_complete", pa.bool_()),
+    ]
 )
 FAILURE_SQL = "damaged boolean, message string, path string, offset bigint, hint string"
 CANDIDATE, GARBAGE_ROW = "candidate", "garbage"
@@ -166,17 +162,7 @@ def delete(
                     "is_complete": done.is_complete,
                 }
             ],
-            pa.schema(
-                [
-                    ("count", pa.int64()),
-                    ("bytes", pa.int64()),
-                    (
-                        "failures",
-                        pa.list_(pa.struct([("object", pa.string()), ("error", pa.string())])),
-                    ),
-                    ("is_complete", pa.bool_()),
-                ]
-            ),
+            DELETED,
         )
     for _ in rest:
         pass  # Spark wants its rows to be taken
@@ -212,7 +198,3 @@ def _failure_row(error: IcectlError) -> Any:
             "hint": pa.array([error.hint], pa.string()),
         }
     )
-
-
-def reporting(function: Callable[[Batches], Iterator[Any]]) -> Callable[[Batches], Iterator[Any]]:
-    return partial(report_failure, function)

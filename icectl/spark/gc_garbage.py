@@ -17,8 +17,9 @@ from icectl.ops.gc.id_sets import IdSet
 from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.watch import Watch
 from icectl.spark import gc_executors as executors
+from icectl.spark.failures import told_in_words
 from icectl.spark.gc_columns import GARBAGE, KEYS, PACKED_SQL, to_garbage, to_table
-from icectl.spark.gc_jobs import Source, run_job
+from icectl.spark.gc_jobs import Source, map_in_arrow, run_job
 from icectl.storage.contract import Storage
 
 DELETES_PER_TASK = 65_536
@@ -62,13 +63,16 @@ class SparkGarbage:
         return self.counted(self.spark, self.kind, frame.persist(), Watch())
 
     def parts(self) -> Iterator[Garbage]:
-        for row in self.frame.mapInArrow(executors.pack, PACKED_SQL).toLocalIterator():
-            columns = {name: np.frombuffer(row[name], np.int64) for name in GARBAGE.names}
-            yield to_garbage(self.kind, columns)
+        packed = map_in_arrow(self.frame, executors.pack, PACKED_SQL)
+        with told_in_words():
+            for row in packed.toLocalIterator():
+                columns = {name: np.frombuffer(row[name], np.int64) for name in GARBAGE.names}
+                yield to_garbage(self.kind, columns)
 
     def largest(self, count: int) -> Garbage:
         order = (sql.col("size").desc(), *KEYS)
-        table = self.frame.orderBy(*order).limit(count).toArrow()
+        largest = self.frame.orderBy(*order).limit(count)
+        table = run_job(self.spark, Watch(), "", largest.toArrow)
         return to_garbage(
             self.kind, {name: table.column(name).to_numpy() for name in GARBAGE.names}
         )
@@ -80,9 +84,9 @@ class SparkGarbage:
             reversed(range(len(bounds))),
             sql.lit(len(bounds)),
         )
-        rows = self.frame.groupBy(group).agg(sql.count("*"), sql.sum("size")).collect()
+        groups = self.frame.groupBy(group).agg(sql.count("*"), sql.sum("size"))
         counts = np.zeros((len(bounds) + 1, 2), np.int64)
-        for number, count, size in rows:
+        for number, count, size in run_job(self.spark, Watch(), "", groups.collect):
             counts[number] = count, size
         return counts
 
@@ -93,12 +97,10 @@ class SparkGarbage:
         left = watch.seconds_left
         ends_at = None if left is None else time.time() + left
         tasks = -(-self.count // DELETES_PER_TASK)
-        done = (
-            self.frame.repartition(tasks)
-            .sortWithinPartitions("created_at")
-            .mapInArrow(
-                partial(executors.delete, storage, self.kind, ends_at), executors.DELETED_SQL
-            )
+        done = map_in_arrow(
+            self.frame.repartition(tasks).sortWithinPartitions("created_at"),
+            partial(executors.delete, storage, self.kind, ends_at),
+            executors.DELETED_SQL,
         )
         # The executors look at the clock themselves.
         for row in run_job(self.spark, Watch(), "deleting", done.collect):

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import secrets
+import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any, TypeVar
 
 from icectl.errors import FormatError, IcectlError, StorageError
 from icectl.ops.gc.watch import Watch
 from icectl.spark.failures import told_in_words
-from icectl.spark.gc_executors import FAILURE_SQL, reporting
+from icectl.spark.gc_executors import FAILURE_SQL, report_failure
 
 Result = TypeVar("Result")
 SECONDS_BETWEEN_LOOKS = 0.25
+
+
+def map_in_arrow(frame: Any, function: Callable[[Any], Any], schema: str) -> Any:
+    with warnings.catch_warnings():
+        # About a version of pandas, which these functions do not use.
+        warnings.simplefilter("ignore", FutureWarning)
+        return frame.mapInArrow(function, schema)
 
 
 class Source:
@@ -22,10 +31,10 @@ class Source:
     def __init__(self, rows: Any, function: Callable[[Any], Any], schema: str) -> None:
         self._rows = rows
         self._function = function
-        self.frame = rows.mapInArrow(function, schema)
+        self.frame = map_in_arrow(rows, function, schema)
 
     def find_failure(self) -> IcectlError | None:
-        failures = self._rows.mapInArrow(reporting(self._function), FAILURE_SQL)
+        failures = map_in_arrow(self._rows, partial(report_failure, self._function), FAILURE_SQL)
         found = failures.orderBy("path", "message").limit(1).collect()
         return _failure(*found[0]) if found else None
 
@@ -40,8 +49,9 @@ def _failure(
 
 def spread(spark: Any, table: Any) -> Any:
     """The rows of an Arrow table, each in a partition of its own."""
+    frame = spark.createDataFrame(table).coalesce(1)
     # From one partition they are dealt out in turn.
-    return spark.createDataFrame(table).coalesce(1).repartition(max(1, table.num_rows))
+    return frame.repartition(table.num_rows) if table.num_rows > 1 else frame
 
 
 def run_job(

@@ -41,6 +41,12 @@ def open_storage(location: str, options: Mapping[str, str] | None = None) -> Sto
 
         return MemoryStorage(rest)
     bucket, _, prefix = rest.partition("/")
+    if "@" in bucket:
+        # No bucket has such a name; the message must not repeat a secret.
+        raise UsageError(
+            "the location holds a user name or a password",
+            hint="credentials come from the standard variables and files",
+        )
     if not bucket:
         raise UsageError(f"{location} names no bucket", hint=f"write {scheme}://BUCKET/PREFIX")
     prefix = prefix.strip("/")

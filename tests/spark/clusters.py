@@ -95,7 +95,7 @@ def connect_server(directory: Path) -> Iterator[str]:
         "spark-internal",
     ]  # fmt: skip
     with spark_environment(directory), running(command, _sub(directory, "connect")) as server:
-        wait_for_port(server, port, timeout=120)
+        wait_for_port(server, port, timeout=300)
         yield f"sc://127.0.0.1:{port}"
 
 
@@ -108,7 +108,7 @@ def processes_below(pid: int) -> list[int]:
     return found
 
 
-def wait_until(condition: Callable[[], bool], *, timeout: float = 120) -> None:
+def wait_until(condition: Callable[[], bool], *, timeout: float = 600) -> None:
     deadline = time.monotonic() + timeout
     while not condition():
         if time.monotonic() > deadline:

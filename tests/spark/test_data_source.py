@@ -160,6 +160,12 @@ def test_wrong_options(spark: Any, zoo: Path, options: dict[str, str], message: 
     assert "hunter2" not in str(raised.value)
 
 
+def test_a_location_with_a_password(spark: Any) -> None:
+    with pytest.raises(Exception, match="holds a user name or a password") as raised:
+        load(spark, "s3://me:hunter2@bucket/repo", "refs").count()
+    assert "hunter2" not in str(raised.value)
+
+
 @pytest.mark.server
 def test_storage_options_reach_the_executors_and_credentials_stay_out(
     spark: Any, seaweedfs_server: S3Server, event_logs: Path, tmp_path: Path

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import sysconfig
 import venv
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +42,7 @@ from pyspark.sql import SparkSession, functions as f
 spark = SparkSession.builder.getOrCreate()
 icectl.spark.register(spark)
 frame = spark.read.format("icechunk").option("table", "chunk_refs").load(sys.argv[1])
-row = frame.agg(f.count("*"), f.sum("length"), f.countDistinct("chunk_id")).collect()[0]
+row = frame.agg(f.count("*"), f.sum("length"), f.max(f.col("coordinates")[0])).collect()[0]
 print(json.dumps([spark.version, *row]))
 """
 
@@ -58,7 +59,7 @@ def expected(path: Path) -> list[int]:
     for batch in read_table(TableScan(LocalStorage(path), "chunk_refs", columns=("length",))):
         count += batch.num_rows
         total += sum(batch["length"].to_pylist())
-    return [count, total, count]
+    return [count, total, REFERENCES - 1]
 
 
 def last_line(output: str) -> Any:
@@ -66,23 +67,29 @@ def last_line(output: str) -> Any:
 
 
 def test_a_worker_is_killed_during_a_scan(large: Path, tmp_path: Path) -> None:
-    with standalone_cluster(tmp_path) as cluster:
+    with standalone_cluster(tmp_path) as cluster, ExitStack() as stack:
         victim = cluster.workers[0]
+        conf = {
+            "spark.sql.shuffle.partitions": "4",
+            "spark.executor.memory": "512m",
+            "spark.ui.enabled": "false",
+        }
+        words = " ".join(f"--conf {key}={value}" for key, value in conf.items())
         scan = subprocess.Popen(
             [sys.executable, "-c", COUNT, str(large)],
-            env={**os.environ, "MASTER": cluster.url, "PYSPARK_SUBMIT_ARGS": f"--master {cluster.url} --conf spark.sql.shuffle.partitions=4 --conf spark.executor.memory=512m --conf spark.ui.enabled=false pyspark-shell"},
+            env={**os.environ, "PYSPARK_SUBMIT_ARGS": f"--master {cluster.url} {words} pyspark-shell"},
             cwd=PROJECT,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
         )  # fmt: skip
+        stack.callback(scan.kill)
         # An executor with a Python worker below it is in the middle of a task.
         wait_until(lambda: scan.poll() is not None or len(processes_below(victim.pid)) >= 3)
         assert scan.poll() is None, scan.communicate()
-        killed = [victim.pid, *processes_below(victim.pid)]
-        for pid in killed:
+        for pid in (victim.pid, *processes_below(victim.pid)):
             os.kill(pid, signal.SIGKILL)
-        out, errors = scan.communicate(timeout=300)
+        out, errors = scan.communicate(timeout=600)
     assert scan.returncode == 0, errors[-3000:]
     assert last_line(out)[1:] == expected(large)
     assert "Lost executor" in errors, "the worker was not missed: it was killed too late"
@@ -109,7 +116,7 @@ def test_spark_submit(large: Path, tmp_path: Path) -> None:
         assert done.returncode == 0, done.stderr[-3000:]
         assert last_line(done.stdout)[1:] == expected(large)
         # And the command itself: what spark-submit says about the master stands.
-        icectl = tmp_path / "icectl.py"
+        icectl = tmp_path / "run_icectl.py"
         icectl.write_text("from icectl.cli.main import main\nmain()\n")
         query = "select count(*) as n, sum(length) as bytes from chunk_refs"
         done = subprocess.run(
@@ -150,9 +157,13 @@ def test_spark_connect_with_the_plain_client(
     with connect_server(tmp_path) as url:
         environment = {**os.environ, "SPARK_REMOTE": url}
         environment.pop("PYSPARK_PYTHON", None)
-        code = f"import pyspark, os; assert not os.path.exists(os.path.dirname(pyspark.__file__) + '/jars')\n{COUNT}"
+        # A script, since the client takes `python -c` for its own tests.
+        script = tmp_path / "count.py"
+        script.write_text(
+            f"import importlib.util as u; assert not u.find_spec('pyspark.core')\n{COUNT}"
+        )
         done = subprocess.run(
-            [str(plain_client), "-c", code, str(large)],
+            [str(plain_client), str(script), str(large)],
             env=environment, cwd=tmp_path, capture_output=True, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stderr[-3000:]

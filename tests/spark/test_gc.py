@@ -1,0 +1,258 @@
+"""The Spark engine of gc: the same plans as the local one, and the same safety."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.cli.main import run
+from icectl.errors import FormatError, IcectlError
+from icectl.ops.gc.collect import GcOptions, PlannedRun, collect_garbage, plan_run
+from icectl.ops.gc.objects import ObjectKind
+from icectl.ops.gc.result import summarize
+from icectl.storage.contract import Storage
+from icectl.storage.local import LocalStorage
+from tests.gc.repositories import age_all, files, live, messy_repository, now, random_repository
+from tests.gc.test_bit_flips import flip
+from tests.official import built, copied
+from tests.spark import MARKS
+
+pytestmark = MARKS
+ALL_KINDS = frozenset(ObjectKind)
+
+
+@pytest.fixture(scope="module")
+def engine(spark: Any) -> Any:
+    from icectl.spark.gc_engine import SparkEngine
+
+    return SparkEngine(spark)
+
+
+@pytest.fixture
+def on_spark(engine: Any) -> dict[str, Any]:
+    return {"choose_engine": lambda num_chunk_refs: engine}
+
+
+@pytest.fixture(scope="module")
+def messy(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory, messy_repository, 2)
+
+
+def planned(run: PlannedRun) -> dict[str, tuple[int, int]]:
+    return {
+        part.kind.path(name): (size, created_at)
+        for garbage in run.plan.garbage.values()
+        for part in garbage.parts()
+        for name, size, created_at in zip(
+            part.ids.to_names(), part.size.tolist(), part.created_at.tolist(), strict=True
+        )
+    }
+
+
+def check_equal_plans(storage: Storage, cutoff: int, on_spark: dict[str, Any]) -> PlannedRun:
+    local = plan_run(storage, GcOptions(cutoff))
+    spark = plan_run(storage, GcOptions(cutoff, **on_spark))
+    assert planned(spark) == planned(local)
+    assert (spark.plan.kept, spark.plan.foreign) == (local.plan.kept, local.plan.foreign)
+    told, expected = (summarize(one, ALL_KINDS, now(), None) for one in (spark, local))
+    assert (told.engine, expected.engine) == ("spark", "local")
+    for name in ("by_age", "garbage", "kept", "bytes_deleted", "chunks_deleted"):
+        assert getattr(told, name) == getattr(expected, name), name
+    assert [item.size for item in told.largest] == [item.size for item in expected.largest]
+    return local
+
+
+def check_whole_run(source: Path, on_spark: dict[str, Any]) -> None:
+    storage, cutoff, before = LocalStorage(source), now(), live(source)
+    there = files(source)
+    local = check_equal_plans(storage, cutoff, on_spark)
+    _, deleted = collect_garbage(storage, GcOptions(cutoff, **on_spark), lambda run: None)
+    assert not deleted.failures and deleted.is_complete
+    assert there - files(source) == planned(local).keys()
+    assert deleted.count == {kind: len(found) for kind, found in local.plan.garbage.items()}
+    assert deleted.bytes == local.plan.num_bytes
+    assert live(source) == before
+    assert plan_run(storage, GcOptions(now(), **on_spark)).plan.num_objects == 0
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_messy_repository(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    on_spark: dict[str, Any],
+    spec_version: int,
+) -> None:
+    source = copied(built(tmp_path_factory, messy_repository, spec_version), tmp_path / "repo")
+    (source / "chunks" / "README.txt").write_text("mine")
+    check_whole_run(source, on_spark)
+    assert (source / "chunks" / "README.txt").exists()
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_random_repository(tmp_path: Path, on_spark: dict[str, Any], seed: int) -> None:
+    random_repository(tmp_path / "repo", 3000 + seed, 40, 2 - seed)
+    check_whole_run(tmp_path / "repo", on_spark)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_long_random_repository(
+    tmp_path: Path, on_spark: dict[str, Any], seed: int, spec_version: int
+) -> None:
+    random_repository(tmp_path / "repo", 4000 + seed, 120, spec_version)
+    check_whole_run(tmp_path / "repo", on_spark)
+
+
+def live_chunk(repository: Path) -> Path:
+    """The first chunk that a plan keeps."""
+    gone = planned(plan_run(LocalStorage(repository), GcOptions(now())))
+    return repository / min(path for path in files(repository, ("chunks",)) if path not in gone)
+
+
+def test_damage_stops_the_run(messy: Path, tmp_path: Path, on_spark: dict[str, Any]) -> None:
+    mine = copied(messy, tmp_path / "repo")
+    storage = LocalStorage(mine)
+    missing = live_chunk(mine)
+    missing.rename(tmp_path / "away")
+    options = GcOptions(now(), **on_spark)
+    there = files(mine)
+    path = f"chunks/{missing.name}"
+    with pytest.raises(FormatError, match="the file is missing, and a kept manifest") as caught:
+        collect_garbage(storage, options, lambda run: None)
+    assert caught.value.path == path
+    known = GcOptions(now(), known_missing=frozenset([path]), **on_spark)
+    local = GcOptions(now(), known_missing=frozenset([path]))
+    assert planned(plan_run(storage, known)) == planned(plan_run(storage, local))
+    (tmp_path / "away").rename(missing)
+    manifests = list((mine / "manifests").iterdir())
+    for manifest in manifests:
+        manifest.write_bytes(manifest.read_bytes()[:-1])
+    with pytest.raises(FormatError, match="bytes, its snapshots say") as caught:
+        collect_garbage(storage, options, lambda run: None)
+    assert caught.value.path in {f"manifests/{manifest.name}" for manifest in manifests}
+    assert files(mine) - {path} == there
+
+
+def check_flips(
+    messy: Path, tmp_path: Path, on_spark: dict[str, Any], number: int, seed: int
+) -> int:
+    mine = copied(messy, tmp_path / "repo")
+    storage, chance = LocalStorage(mine), random.Random(seed)
+    alive = files(mine) - planned(plan_run(storage, GcOptions(now()))).keys()
+    # Those of other kinds are read by the driver, as they are without Spark.
+    kept_manifests = [mine / path for path in sorted(alive) if path.startswith("manifests/")]
+    refused = 0
+    for _ in range(number):
+        path = chance.choice(kept_manifests)
+        whole = path.read_bytes()
+        flip(path, chance.randrange(len(whole) * 8))
+        try:
+            found = planned(plan_run(storage, GcOptions(now(), **on_spark)))
+            assert not found.keys() & alive
+        except IcectlError as error:
+            assert error.exit_code in (13, 14, 15), error
+            refused += 1
+        path.write_bytes(whole)
+    return refused
+
+
+def test_flipped_bits(messy: Path, tmp_path: Path, on_spark: dict[str, Any]) -> None:
+    assert check_flips(messy, tmp_path, on_spark, 4, seed=3) > 0
+
+
+@pytest.mark.slow
+def test_many_flipped_bits(messy: Path, tmp_path: Path, on_spark: dict[str, Any]) -> None:
+    assert check_flips(messy, tmp_path, on_spark, 150, seed=4) > 20
+
+
+class Undeletable(LocalStorage):
+    """Refuses to delete some chunks, in every executor."""
+
+    def delete_many(self, paths: Any) -> Any:
+        from icectl.errors import StorageError
+
+        for path in paths:
+            if path.endswith(("0", "G")) and path.startswith("chunks/"):
+                yield path, StorageError(f"{path} is protected")
+            else:
+                yield from super().delete_many([path])
+
+
+def test_deletes_that_fail_are_counted(
+    messy: Path, tmp_path: Path, on_spark: dict[str, Any], spark: Any
+) -> None:
+    mine = copied(messy, tmp_path / "repo")
+    there = files(mine)
+    run, deleted = collect_garbage(
+        Undeletable(mine), GcOptions(now(), **on_spark), lambda run: None
+    )
+    garbage = {path for path in planned_before(messy) if path.startswith("chunks/")}
+    failed = {failure.object for failure in deleted.failures}
+    assert failed == {path for path in garbage if path.endswith(("0", "G"))} != set()
+    assert all("is protected" in failure.error for failure in deleted.failures)
+    assert deleted.count[ObjectKind.CHUNK] == len(garbage - failed)
+    assert files(mine) == there - planned_before(messy) | failed
+    assert not summarize(run, ALL_KINDS, now(), deleted).is_complete
+
+
+def planned_before(repository: Path) -> set[str]:
+    return set(planned(plan_run(LocalStorage(repository), GcOptions(now()))))
+
+
+def test_command(
+    messy: Path, tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Guards, a saved plan of each form, and what it deletes; the session is the running one."""
+    mine = copied(messy, tmp_path / "repo")
+    age_all(mine, 30 * 86400)
+    before, there = live(mine), files(mine)
+
+    def gc(*words: str) -> tuple[int, str, str]:
+        code = run(["gc", "-r", str(mine), "--engine", "spark", *words], os.environ)
+        return (code, *capsys.readouterr())
+
+    code, _, err = gc("--older-than", "7d", "--yes", "--max-delete", "1")
+    assert code == 16 and "--max-delete allows 1" in err
+    code, _, err = gc("--older-than", "7d", "--yes", "--max-runtime", "0s")
+    assert code == 3 and files(mine) == there
+    rows: list[list[dict[str, Any]]] = []
+    for ending in ("jsonl", "parquet"):
+        plan = tmp_path / f"plan.{ending}"
+        code, out, err = gc("--older-than", "7d", "--dry-run", "--json", "--plan", str(plan))
+        assert code == 0, err
+        document = json.loads(out)
+        assert document["engine"] == "spark"
+        rows.append(plan_rows(plan))
+    assert rows[0] == rows[1]
+    assert len(rows[0]) == sum(found["count"] for found in document["garbage"])
+    (mine / "chunks" / ("0" * 20)).write_bytes(b"new garbage")
+    age_all(mine, 30 * 86400)
+    code, out, err = gc("--apply", str(tmp_path / "plan.jsonl"), "--yes", "--json")
+    assert code == 0, err
+    assert json.loads(out)["chunks_deleted"] == document["chunks_deleted"]
+    assert (mine / "chunks" / ("0" * 20)).exists()
+    assert live(mine) == before
+    missing = live_chunk(mine)
+    missing.unlink()
+    there = files(mine)
+    code, _, err = gc("--older-than", "7d", "--yes")
+    assert code == 13 and missing.name in err and "Traceback" not in err
+    assert files(mine) == there
+
+
+def plan_rows(plan: Path) -> list[dict[str, Any]]:
+    import pyarrow.parquet
+
+    if plan.suffix == ".jsonl":
+        rows = [json.loads(line) for line in plan.read_text().splitlines()[1:]]
+    else:
+        rows = pyarrow.parquet.read_table(plan).to_pylist()
+        for row in rows:
+            row["created_at"] = f"{row['created_at']:%Y-%m-%dT%H:%M:%S.%fZ}"
+    return sorted(rows, key=lambda row: (row["kind"], row["id"]))
