@@ -10,6 +10,12 @@ from typing import Any
 import pytest
 
 from icectl.cli.main import run
+from icectl.format import schema
+from icectl.format.envelope import FileType, decode_envelope, encode_envelope
+from icectl.format.kinds import String
+from icectl.format.reader import Field, Reader
+from icectl.format.writer import Writer
+from tests.format.test_reader import newer
 from tests.official.histories import commit, create
 from tests.official.reading import diff_facts, open_official, read_everything
 
@@ -76,6 +82,21 @@ def test_a_log_that_cannot_be_merged_stops_the_run(location: str, capsys: Captur
     before = {path: path.read_bytes() for path in Path(location).rglob("*") if path.is_file()}
     assert expire(location, "--keep-last", "1", "--yes") == 14
     assert history[4] in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_what_a_newer_writer_wrote_is_not_lost(location: str, capsys: Capture) -> None:
+    """A snapshot with fields that icectl does not know cannot be rewritten, so nothing is."""
+    if open_official(location).spec_version != 1:
+        pytest.skip("version 2 rewrites no snapshot")
+    table, build = newer(schema.SNAPSHOT, Field("shiny", String()))
+    for path in Path(location, "snapshots").iterdir():
+        raw = Reader(decode_envelope(path.read_bytes()).payload).read_root(schema.SNAPSHOT)
+        payload = Writer().write_root(table, build(*raw, "new"))
+        path.write_bytes(encode_envelope(payload, FileType.SNAPSHOT, 1))
+    before = {path: path.read_bytes() for path in Path(location).rglob("*") if path.is_file()}
+    for words in (["--keep-last", "1"], ["--older-than", "0s"]):
+        assert expire(location, *words, "--yes") == 15
     assert {path: path.read_bytes() for path in before} == before
 
 

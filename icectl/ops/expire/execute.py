@@ -42,6 +42,16 @@ class Expiration:
     plan: ExpirationPlan
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotEdit:
+    """A V1 snapshot file with another parent, to replace the version it was made of."""
+
+    path: str
+    parent_id: SnapshotId
+    data: bytes
+    version: Version
+
+
 def plan_for(repository: Repository, policy: Policy) -> Expiration:
     """The plan for the state that the repository was opened at; legacy generations refuse."""
     is_v1(repository)
@@ -90,10 +100,15 @@ def _execute_v1(storage: Storage, policy: Policy, planned: Expiration) -> Expira
     done = plan_for(current, policy)
     if done.plan == planned.plan:
         done = planned
+    # All is encoded before the first write, so that what cannot be written stops the run here.
+    edits = [
+        _edit(storage, current.layout.snapshot(snapshot_id), parent_id)
+        for snapshot_id, parent_id in done.plan.parents.items()
+    ]
     if not policy.is_official:  # the official expiration leaves the logs as they are
         _merge_logs(current, done)
-    for snapshot_id, parent_id in done.plan.parents.items():
-        _join(storage, current.layout.snapshot(snapshot_id), parent_id)
+    for edit in edits:
+        _join(storage, edit)
     plan = replace(
         done.plan,
         deleted_tags=_delete_refs(
@@ -131,15 +146,19 @@ def _merge_logs(repository: Repository, expiration: Expiration) -> None:
             raise _changed_by_another(path) from None
 
 
-def _join(storage: Storage, path: str, parent_id: SnapshotId) -> None:
+def _edit(storage: Storage, path: str, parent_id: SnapshotId) -> SnapshotEdit:
     found = storage.read_versioned(path)
     edited = replace(decode_snapshot(found.data), parent_id=parent_id)
+    return SnapshotEdit(path, parent_id, encode_snapshot(edited), found.version)
+
+
+def _join(storage: Storage, edit: SnapshotEdit) -> None:
     try:
-        storage.put_if_match(path, encode_snapshot(edited), found.version)
+        storage.put_if_match(edit.path, edit.data, edit.version)
     except PreconditionFailedError:
         # Only another expiration edits snapshots; what it wrote is as good, unless it differs.
-        if decode_snapshot(storage.read(path)).parent_id != parent_id:
-            raise _changed_by_another(path) from None
+        if decode_snapshot(storage.read(edit.path)).parent_id != edit.parent_id:
+            raise _changed_by_another(edit.path) from None
 
 
 def _changed_by_another(path: str) -> ConflictError:
