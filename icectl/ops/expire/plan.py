@@ -17,8 +17,7 @@ from icectl.errors import FormatError, RefusedError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.ops.expire.policy import Policy, apply_rules, matches
-
-DEFAULT_BRANCH = "main"
+from icectl.repository.edits import DEFAULT_BRANCH
 
 
 @dataclass(frozen=True, slots=True)

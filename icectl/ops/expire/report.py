@@ -10,7 +10,7 @@ from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.manifest import RefKind
 from icectl.model.snapshot import ManifestFileInfo
 from icectl.ops.expire.execute import Expiration
-from icectl.ops.expire.plan import DEFAULT_BRANCH
+from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.repository import Repository
 
 MOST_SNAPSHOTS_READ = 2_000
