@@ -2,28 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from icectl.model.ids import ManifestId, SnapshotId
+from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.ops.gc.watch import Watch
 from icectl.ops.stats.containers import container_prefixes
-from icectl.ops.stats.manifest_sums import ManifestSums, sum_manifest
+from icectl.ops.stats.gathering import BITS, Engine, LocalEngine, Wanted
 from icectl.ops.stats.result import BackupStats, ManifestStats, StatsResult
 from icectl.ops.stats.totals import Totals
 from icectl.ops.stats.usage import Usage, read_usage, ref_masks
 from icectl.repository.ops_log import BACKUPS
 from icectl.repository.repository import Repository
-from icectl.storage.bounded import map_on_threads
 
 if TYPE_CHECKING:
     from icectl.ops.expire.policy import Policy
-
-MANIFEST_READERS = 8
-REFERENCES_AT_ONCE = 2_000_000
-"""References in memory at once, unless one manifest alone has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +28,7 @@ class StatsOptions:
     by_snapshot: bool = False
     policy: Policy | None = None
     """Also tell what expire under this policy, and gc, would free."""
+    choose_engine: Callable[[int], Engine] = lambda num_chunk_refs: LocalEngine()
 
 
 def measure(
@@ -50,25 +46,28 @@ def measure(
         # One more bit: needed by a version that stays.
         masks = {info.id: masks.get(info.id, 0) | (info.id in kept) << len(refs) for info in chosen}
     usage = read_usage(repository, chosen, masks, refs, watch)
-    totals = Totals(
+    by_mask = options.by_ref or kept is not None
+    num_masks = -(-(len(refs) + 1) // BITS) if by_mask else 0
+    engine = options.choose_engine(sum(use.num_chunk_refs for use in usage.manifests.values()))
+    gathered = engine.gather(
+        repository,
         usage,
-        by_mask=options.by_ref or kept is not None,
-        by_snapshot=options.by_snapshot,
+        Wanted(num_masks, options.by_snapshot),
+        container_prefixes(repository),
+        watch,
     )
-    for sums in _read_sums(repository, usage, watch):
-        totals.add(sums)
-    prefixes = container_prefixes(repository)
+    totals = Totals(usage, gathered, num_masks)
     native, virtual, inlined = totals.bytes()
     return StatsResult(
         ref=options.ref,
-        engine="local",
+        engine=engine.name,
         native_bytes=native,
         virtual_bytes=virtual,
         inlined_bytes=inlined,
         num_chunks=totals.num_chunks(),
         num_snapshots=len(usage.snapshots),
         arrays=totals.arrays(),
-        containers=totals.containers(prefixes),
+        containers=gathered.containers,
         manifests=_manifest_stats(usage),
         overwritten=_backup_stats(repository),
         branches=totals.refs("branch") if options.by_ref else None,
@@ -118,19 +117,6 @@ def _kept_by(repository: Repository, policy: Policy) -> frozenset[SnapshotId]:
             kept.add(next_id)
             next_id = plan.parents.get(next_id, history.snapshots[next_id].parent_id)
     return frozenset(kept)
-
-
-def _read_sums(repository: Repository, usage: Usage, watch: Watch) -> Iterable[ManifestSums]:
-    largest = max((use.num_chunk_refs for use in usage.manifests.values()), default=0)
-    workers = max(1, min(MANIFEST_READERS, REFERENCES_AT_ONCE // max(largest, 1)))
-
-    def read(manifest_id: ManifestId) -> ManifestSums:
-        return sum_manifest(repository.read_manifest(manifest_id, with_coordinates=False))
-
-    with watch.phase("reading manifests", len(usage.manifests)) as counter:
-        for sums in map_on_threads(read, usage.manifests, workers=workers, ahead=workers):
-            yield sums
-            counter.advance()
 
 
 def _manifest_stats(usage: Usage) -> ManifestStats:

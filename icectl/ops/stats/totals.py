@@ -1,126 +1,47 @@
-"""Adds up manifests: every chunk object once, by array, ref, version and container."""
+"""Tables from what an engine gathered: by array, by ref, by version, and what could go."""
 
 from __future__ import annotations
-
-from collections import defaultdict
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.ops.stats.containers import find_container
-from icectl.ops.stats.distinct import Distinct
-from icectl.ops.stats.manifest_sums import ArraySums, ManifestSums
-from icectl.ops.stats.result import (
-    ArrayStats,
-    ContainerStats,
-    FreedStats,
-    RefStats,
-    SnapshotStats,
-)
-from icectl.ops.stats.usage import ManifestUse, Usage, array_order
-
-Column = NDArray[Any]
-BITS = 64
-"""Of one column of masks."""
+from icectl.ops.stats.gathering import BITS, Column, Columns, Gathered, mask_names, mask_words
+from icectl.ops.stats.gathering import sum_groups as _grouped
+from icectl.ops.stats.result import ArrayStats, FreedStats, RefStats, SnapshotStats
+from icectl.ops.stats.usage import Usage
 
 
 class Totals:
-    def __init__(self, usage: Usage, *, by_mask: bool, by_snapshot: bool) -> None:
+    def __init__(self, usage: Usage, gathered: Gathered, num_masks: int) -> None:
         self._usage = usage
-        self._paths = array_order(usage.paths)
-        self._places = {path: place for place, path in enumerate(self._paths)}
-        num_bits = len(usage.refs) + 1
-        words = range(-(-num_bits // BITS)) if by_mask else ()
-        self._words = [f"mask_{word}" for word in words]
-        values: dict[str, np.ufunc | None] = {"array": np.minimum}
-        values |= dict.fromkeys(self._words, np.bitwise_or)
-        if by_snapshot:
-            values |= {"first": np.minimum, "last": np.maximum}
-        self._native = Distinct(("high", "low"), {"length": None, **values})
-        self._virtual = Distinct(("location", "offset", "length"), values)
-        self._locations: dict[str, int] = {}
-        count = len(usage.manifests)
-        self._inline = np.zeros((len(self._paths) + 1, 2), np.int64)
-        """By array: number and bytes. The last row is for arrays that no version knows."""
-        self._inline_of = np.zeros((count, 2), np.int64)
-        self._bytes_of = np.zeros(count, np.int64)
-
-    def add(self, sums: ManifestSums) -> None:
-        use = self._usage.manifests[sums.id]
-        self._bytes_of[use.number] = sum(sums.bytes())
-        for array in sums.arrays:
-            path = self._usage.paths.get(array.node_id)
-            place = len(self._paths) if path is None else self._places[path]
-            inline = (array.num_inline, array.inlined_bytes)
-            self._inline[place] += inline
-            self._inline_of[use.number] += inline
-            self._native.add(
-                {"high": array.chunk_high, "low": array.chunk_low, "length": array.native_length}
-                | self._values(use, place, len(array.native_length))
-            )
-            self._virtual.add(
-                {
-                    "location": self._numbers(array),
-                    "offset": array.virtual_offset,
-                    "length": array.virtual_length,
-                }
-                | self._values(use, place, len(array.virtual_length))
-            )
-
-    def _values(self, use: ManifestUse, place: int, rows: int) -> dict[str, Column]:
-        masks = {
-            name: np.full(rows, use.mask >> (BITS * word) & (2**BITS - 1), np.uint64)
-            for word, name in enumerate(self._words)
-        }
-        return {
-            "array": np.full(rows, place, np.int32),
-            "first": np.full(rows, use.first, np.int32),
-            "last": np.full(rows, use.last, np.int32),
-        } | masks
-
-    def _numbers(self, array: ArraySums) -> Column:
-        """Locations by numbers that hold for all manifests."""
-        known = self._locations
-        numbers = [known.setdefault(location, len(known)) for location in array.locations]
-        return np.array(numbers, np.uint32)[array.location]
+        self._native, self._virtual = gathered.native, gathered.virtual
+        self._inline, self._inline_of = gathered.inline, gathered.inline_of
+        self._bytes_of = gathered.bytes_of
+        self._words = mask_names(num_masks)
 
     def bytes(self) -> tuple[int, int, int]:
         return (
-            _total(self._native.compact()["length"]),
-            _total(self._virtual.compact()["length"]),
+            _total(self._native["length"]),
+            _total(self._virtual["length"]),
             int(self._inline[:, 1].sum()),
         )
 
     def num_chunks(self) -> int:
-        rows = sum(len(part.compact()["length"]) for part in (self._native, self._virtual))
+        rows = sum(int(_counts(part).sum()) for part in (self._native, self._virtual))
         return rows + int(self._inline[:, 0].sum())
 
     def arrays(self) -> tuple[ArrayStats, ...]:
         size = len(self._inline)
-        native, virtual = self._native.compact(), self._virtual.compact()
+        native, virtual = self._native, self._virtual
         native_bytes = _grouped(native["array"], native["length"], size)
         virtual_bytes = _grouped(virtual["array"], virtual["length"], size)
         counts = self._inline[:, 0].copy()
         for part in (native, virtual):
-            counts += np.bincount(part["array"].astype(np.intp), minlength=size)
+            np.add.at(counts, part["array"].astype(np.intp), _counts(part))
         columns = (native_bytes, virtual_bytes, self._inline[:, 1].tolist(), counts.tolist())
-        rows = zip([*self._paths, ""], *columns, strict=True)
+        rows = zip([*self._usage.array_paths, ""], *columns, strict=True)
         # What no version names any more is a row only when there is something in it.
         return tuple(ArrayStats(*row) for row in rows if row[0] or row[-1])
-
-    def containers(self, prefixes: tuple[str, ...]) -> tuple[ContainerStats, ...]:
-        virtual = self._virtual.compact()
-        size = len(self._locations)
-        lengths = _grouped(virtual["location"], virtual["length"], size)
-        counts = np.bincount(virtual["location"].astype(np.intp), minlength=size).tolist()
-        found: dict[tuple[str, bool], list[int]] = defaultdict(lambda: [0, 0, 0])
-        for location, length, count in zip(self._locations, lengths, counts, strict=False):
-            sums = found[find_container(location, prefixes)]
-            sums[0] += length
-            sums[1] += count
-            sums[2] += 1
-        return tuple(ContainerStats(*key, *sums) for key, sums in sorted(found.items()))
 
     def refs(self, kind: str) -> tuple[RefStats, ...]:
         masks = self._masks()
@@ -133,15 +54,12 @@ class Totals:
     def _masks(self) -> list[tuple[NDArray[np.uint64], Column, Column]]:
         """Of native chunks, of virtual ones and of manifests' inline ones: mask, bytes, count."""
         found = []
-        for part in (self._native.compact(), self._virtual.compact()):
+        for part in (self._native, self._virtual):
             mask = np.array([part[name] for name in self._words], np.uint64)
-            found.append((mask, part["length"], np.ones(len(part["length"]), np.int64)))
+            found.append((mask, part["length"], _counts(part)))
         uses = self._usage.manifests.values()
-        masks = [
-            [use.mask >> (BITS * word) & (2**BITS - 1) for use in uses]
-            for word in range(len(self._words))
-        ]
-        inline = np.array(masks, np.uint64).reshape(len(self._words), len(self._inline_of))
+        words = [mask_words(use.mask, len(self._words)) for use in uses]
+        inline = np.array(words, np.uint64).reshape(len(self._inline_of), len(self._words)).T
         return [*found, (inline, self._inline_of[:, 1], self._inline_of[:, 0])]
 
     def _ref(
@@ -152,9 +70,7 @@ class Totals:
         own = np.zeros((len(self._words), 1), np.uint64)
         own[word] = value
         all_refs = (1 << len(self._usage.refs)) - 1
-        of_refs = np.array(
-            [[all_refs >> (BITS * n) & (2**BITS - 1)] for n in range(len(self._words))], np.uint64
-        )
+        of_refs = np.array([mask_words(all_refs, len(self._words))], np.uint64).T
         total = alone = count = 0
         for mask, lengths, counts in masks:
             reached = (mask[word] & value) != 0
@@ -173,7 +89,7 @@ class Totals:
             "last": np.array([use.last for use in uses], np.intp),
             "length": self._inline_of[:, 1],
         }
-        for part in (self._native.compact(), self._virtual.compact(), inline):
+        for part in (self._native, self._virtual, inline):
             alone = part["first"] == part["last"]
             own += np.array(_grouped(part["first"][alone], part["length"][alone], size))
             new += np.array(_grouped(part["first"], part["length"], size))
@@ -198,7 +114,7 @@ class Totals:
         """What lacks the bit behind those of the refs: no version that stays needs it."""
         bit = len(self._usage.refs)
         word, value = bit // BITS, np.uint64(1 << bit % BITS)
-        native = self._native.compact()
+        native = self._native
         gone = (native[f"mask_{word}"] & value) == 0
         manifests = [
             use.size_bytes for use in self._usage.manifests.values() if not use.mask >> bit & 1
@@ -206,17 +122,16 @@ class Totals:
         return FreedStats(
             num_snapshots,
             len(manifests),
-            int(gone.sum()),
+            int(_counts(native)[gone].sum()),
             _total(native["length"][gone]) + sum(manifests),
         )
 
 
+def _counts(part: Columns) -> Column:
+    """How many chunk objects each row is."""
+    counts = part.get("count")
+    return np.ones(len(part["length"]), np.int64) if counts is None else counts
+
+
 def _total(lengths: Column) -> int:
     return int(lengths.sum(dtype=np.uint64)) if len(lengths) else 0
-
-
-def _grouped(groups: Column, lengths: Column, size: int) -> list[int]:
-    """Exact sums; floating point would round beyond 2^53."""
-    sums = np.zeros(size, np.uint64)
-    np.add.at(sums, groups.astype(np.intp), lengths.astype(np.uint64))
-    return sums.tolist()

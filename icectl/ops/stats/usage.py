@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
@@ -32,7 +33,7 @@ class ManifestUse:
         return sum(count for _, count in self.regions)
 
 
-@dataclass(slots=True)
+@dataclass
 class Usage:
     snapshots: list[SnapshotInfo]
     """In the order of time."""
@@ -43,6 +44,21 @@ class Usage:
     """Of each array, in the newest version that has it."""
     refs: list[tuple[str, str]]
     """Kind and name of the ref behind each bit of a mask."""
+
+    @cached_property
+    def array_paths(self) -> list[str]:
+        """Every path once, in the order of the hierarchy."""
+        return sorted(set(self.paths.values()), key=path_sort_key)
+
+    @property
+    def num_arrays(self) -> int:
+        return len(self.array_paths)
+
+    @cached_property
+    def places(self) -> dict[NodeId, int]:
+        """Of each array, the place of its path in the order."""
+        order = {path: place for place, path in enumerate(self.array_paths)}
+        return {node_id: order[path] for node_id, path in self.paths.items()}
 
 
 def read_usage(
@@ -94,8 +110,3 @@ def ref_masks(repository: Repository) -> tuple[dict[SnapshotId, int], list[tuple
             for info in repository.ancestry(targets[name]):
                 masks[info.id] = masks.get(info.id, 0) | bit
     return masks, refs
-
-
-def array_order(paths: Mapping[NodeId, str]) -> list[str]:
-    """Every path once, in the order of the hierarchy."""
-    return sorted(set(paths.values()), key=path_sort_key)
