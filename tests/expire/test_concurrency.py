@@ -6,12 +6,15 @@ import random
 import threading
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 
 from icectl.ops.expire.execute import execute_expiration, plan_for
 from icectl.ops.expire.policy import Policy
 from icectl.repository.open import open_repository
+from icectl.storage.local import LocalStorage
 from icectl.storage.open import open_storage
 from tests.official import ic
 from tests.official.histories import commit, create
@@ -84,3 +87,26 @@ def test_expire_beside_official_writers(
     assert {name: content["branches"][name] for name in tips} == tips
     for version in content["snapshots"].values():
         assert not [key for key, value in version.items() if value.startswith("!")]
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_the_same_expiration_several_times_at_once(tmp_path: Path, spec_version: int) -> None:
+    repo = create(tmp_path / "r", spec_version)
+    with commit(repo, "start") as root:
+        root.create_array("a", shape=(COMMITS,), chunks=(1,), dtype="i4", compressors=None)
+    for number in range(COMMITS):
+        with commit(repo, f"commit {number}") as root:
+            root["a"][number] = number + 1
+    policy = Policy(keep_last=2)
+
+    def expire(_: int) -> None:
+        repository = open_repository(LocalStorage(tmp_path / "r"))
+        execute_expiration(repository, policy, plan_for(repository, policy))
+
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(expire, range(4)))
+    after = open_official(tmp_path / "r")
+    history = [snapshot.id for snapshot in after.ancestry(branch="main")]
+    assert len(history) == 3
+    told = after.diff(from_snapshot_id=history[-1], to_branch="main").updated_chunks
+    assert sorted(told["/a"]) == [[number] for number in range(COMMITS)]

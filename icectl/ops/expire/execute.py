@@ -143,7 +143,8 @@ def _merge_logs(repository: Repository, expiration: Expiration) -> None:
         try:
             repository.storage.put_if_match(path, data, version)
         except PreconditionFailedError:
-            raise _changed_by_another(path) from None
+            if repository.storage.read(path) != data:
+                raise _changed_by_another(path) from None
 
 
 def _edit(storage: Storage, path: str, parent_id: SnapshotId) -> SnapshotEdit:
