@@ -32,8 +32,8 @@ REQUIRED = (
     "numpy", "flatbuffers", "zstandard", "msgpack", "yaml", "typer", "fsspec", "s3fs", "gcsfs",
 )  # fmt: skip
 OPTIONAL = {
-    "pyspark": "only --engine spark, export and sql need it",
-    "pyarrow": "only Spark and Parquet files need it",
+    "pyspark": "only --engine spark and sql need it",
+    "pyarrow": "only export, Parquet files and Spark need it",
     "icechunk": "the official package; icectl does not need it",
 }
 DISTRIBUTIONS = {"yaml": "pyyaml"}
