@@ -219,9 +219,9 @@ _icectl() {
             values=([--level]="words:refs metadata manifests chunks data" [--explain]="" [--fail-on]="words:error warning" [--sample]="" [--baseline]="files" [--write-baseline]="files" [--known-missing]="files" [--junit]="files" [--sarif]="files" [--max-findings]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
             ;;
         "stats")
-            options="--by --depth --older-than --policy --csv --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            options="--by --depth --older-than --policy --csv --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
             kinds=("refs")
-            values=([--by]="words:arrays branches tags snapshots containers" [--depth]="" [--older-than]="" [--policy]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            values=([--by]="words:arrays branches tags snapshots containers" [--depth]="" [--older-than]="" [--policy]="" [--engine]="words:auto local spark" [--spark-master]="" [--spark-remote]="" [--spark-conf]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
             ;;
         "export")
             options="--to --format --ref --all-snapshots --as-of --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"

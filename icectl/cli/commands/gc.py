@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,23 +12,20 @@ from icectl.cli.moments import parse_age, parse_moment
 from icectl.cli.options import DryRunOption, YesOption, command
 from icectl.cli.parameters import Option
 from icectl.cli.spark_options import (
-    ROWS_FOR_SPARK,
     EngineOption,
     SparkConfOption,
     SparkMasterOption,
     SparkRemoteOption,
 )
-from icectl.errors import UnsupportedError, UsageError
+from icectl.errors import UsageError
 from icectl.render.gc import render_gc, render_notes
 from icectl.render.sizes import format_count, format_size
 
 if TYPE_CHECKING:
     from icectl.ops.gc.collect import PlannedRun
-    from icectl.ops.gc.engine import Engine
     from icectl.ops.gc.objects import ObjectKind
     from icectl.ops.gc.plan_file import SavedPlan
     from icectl.ops.gc.result import GcResult
-    from icectl.spark.session import SparkOptions
 
 EXAMPLES = {
     "gc": (
@@ -153,13 +148,15 @@ def collect(
     With --engine spark manifests are read, chunks listed, compared and deleted by Spark's
     executors. They need icectl and its libraries, and use their own credentials.
     """
+    from icectl.cli.engines import SparkChoice
     from icectl.ops.gc.collect import GcOptions, collect_garbage, plan_run
+    from icectl.ops.gc.engine import Engine
     from icectl.ops.gc.guards import MaxDelete, check_cutoff
     from icectl.ops.gc.known_missing import read_known_missing
+    from icectl.ops.gc.local_engine import LocalEngine
     from icectl.ops.gc.plan_file import check_plan_path, read_plan, write_plan
     from icectl.ops.gc.result import summarize
     from icectl.ops.gc.watch import Watch
-    from icectl.spark.session import parse_spark_options
 
     kinds = _parse_kinds(only)
     deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime else None
@@ -170,7 +167,20 @@ def collect(
         check_plan_path(Path(plan))
     if truncate_ops_log and overwritten_older_than is None:
         raise UsageError("--truncate-ops-log needs --overwritten-older-than")
-    engines = _Engines(engine, parse_spark_options(spark_master, spark_remote, spark_conf))
+    engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl gc")
+    spark_engine: Engine | None = None
+
+    def choose(num_chunk_refs: int) -> Engine:
+        nonlocal spark_engine
+        session = engines.session(num_chunk_refs)
+        if session is None:
+            return LocalEngine()
+        if spark_engine is None:
+            from icectl.spark.gc_engine import SparkEngine
+
+            spark_engine = SparkEngine(session)
+        return spark_engine
+
     storage = context.open_storage()
     now = storage.read_clock()
     cutoff = _cutoff(older_than, saved, now)
@@ -185,7 +195,7 @@ def collect(
             parse_moment(overwritten_older_than, now) if overwritten_older_than else None
         ),
         truncate_ops_log=truncate_ops_log,
-        choose_engine=engines.choose,
+        choose_engine=choose,
     )
 
     def finish_plan(run: PlannedRun) -> None:
@@ -214,40 +224,6 @@ def collect(
             result = summarize(run, kinds, now, deleted)
     _tell(context, result)
     return None if result.is_complete else exit_codes.FINDINGS
-
-
-class _Engines(ExitStack):
-    """The choice of the engine. A Spark session begins when it is needed, and ends with this."""
-
-    def __init__(self, name: str, options: SparkOptions) -> None:
-        from icectl.spark.session import INSTALL_HINT, SUBMITTED, missing_for_spark
-
-        super().__init__()
-        missing = missing_for_spark(options, os.environ)
-        is_asked_for = options.master or options.remote or SUBMITTED in os.environ
-        self._options = options
-        self._spark: Engine | None = None
-        self._least_refs: float = float("inf")
-        if name == "spark" or (name == "auto" and is_asked_for):
-            if missing is not None:
-                raise UnsupportedError(f"Spark cannot be used: {missing}", hint=INSTALL_HINT)
-            self._least_refs = 0
-        elif name == "auto" and missing is None:
-            self._least_refs = ROWS_FOR_SPARK
-
-    def choose(self, num_chunk_refs: int) -> Engine:
-        if num_chunk_refs < self._least_refs:
-            from icectl.ops.gc.local_engine import LocalEngine
-
-            return LocalEngine()
-        if self._spark is None:
-            from icectl.spark.session import spark_session
-
-            session = self.enter_context(spark_session(self._options, os.environ, name="icectl gc"))
-            from icectl.spark.gc_engine import SparkEngine
-
-            self._spark = SparkEngine(session)
-        return self._spark
 
 
 def _tell(context: CommandContext, result: GcResult) -> None:

@@ -7,6 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from icectl.cli.context import CommandContext
 from icectl.cli.options import OptionalRefArgument, command
 from icectl.cli.parameters import Option
+from icectl.cli.spark_options import (
+    EngineOption,
+    SparkConfOption,
+    SparkMasterOption,
+    SparkRemoteOption,
+)
 from icectl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -63,6 +69,10 @@ def stats(
     csv: Annotated[
         bool, Option("--csv", help="Print one breakdown as CSV: that of --by, else the arrays.")
     ] = False,
+    engine: EngineOption = "auto",
+    spark_master: SparkMasterOption = None,
+    spark_remote: SparkRemoteOption = None,
+    spark_conf: SparkConfOption = (),  # type: ignore[assignment]
 ) -> None:
     """Show where the bytes are.
 
@@ -74,8 +84,13 @@ def stats(
     A version's own bytes are those that no other version refers to, and its new bytes those
     that no older version refers to; the own bytes of a branch or tag are those that no other
     branch or tag leads to.
+
+    With --engine spark manifests are read and chunks told apart by Spark's executors. They
+    need icectl and its libraries, and use their own credentials.
     """
+    from icectl.cli.engines import SparkChoice
     from icectl.ops.gc.watch import Watch
+    from icectl.ops.stats.gathering import Engine, LocalEngine
     from icectl.ops.stats.run import StatsOptions, measure
     from icectl.render.stats import make_stats_renderer, render_stats_csv
 
@@ -85,14 +100,26 @@ def stats(
     rules = _read_policy(context, older_than, policy)
     if rules is not None and ref is not None:
         raise UsageError("what expire would free is told for the whole repository, not for REF")
+    engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl stats")
+
+    def choose(num_chunk_refs: int) -> Engine:
+        session = engines.session(num_chunk_refs)
+        if session is None:
+            return LocalEngine()
+        from icectl.spark.stats import SparkStatsEngine
+
+        return SparkStatsEngine(session)
+
     options = StatsOptions(
         ref=ref,
         by_ref=bool(chosen & {"branches", "tags"}),
         by_snapshot="snapshots" in chosen,
         policy=rules,
+        choose_engine=choose,
     )
     watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit))
-    result = measure(context.open_repository(), options, watch)
+    with engines:
+        result = measure(context.open_repository(), options, watch)
     if csv:
         rows: Any = getattr(result, chosen.pop() if chosen else "arrays")
         context.output.write(render_stats_csv(rows))

@@ -1,0 +1,59 @@
+"""The choice between this process and Spark. A session begins when it is needed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from contextlib import ExitStack
+from typing import Any
+
+from icectl.cli.spark_options import ROWS_FOR_SPARK
+from icectl.errors import UnsupportedError
+
+
+class SparkChoice(ExitStack):
+    """What `--engine` and the options of Spark mean; the session ends with this."""
+
+    def __init__(
+        self,
+        engine: str,
+        master: str | None,
+        remote: str | None,
+        conf: Sequence[str],
+        *,
+        name: str,
+    ) -> None:
+        from icectl.spark.session import (
+            INSTALL_HINT,
+            SUBMITTED,
+            missing_for_spark,
+            parse_spark_options,
+        )
+
+        super().__init__()
+        self._options = parse_spark_options(master, remote, conf)
+        self._name = name
+        self._session: Any = None
+        self._least_refs: float = float("inf")
+        missing = missing_for_spark(self._options, os.environ)
+        self.is_asked_for = engine == "spark" or (
+            engine == "auto" and bool(master or remote or SUBMITTED in os.environ)
+        )
+        if self.is_asked_for:
+            if missing is not None:
+                raise UnsupportedError(f"Spark cannot be used: {missing}", hint=INSTALL_HINT)
+            self._least_refs = 0
+        elif engine == "auto" and missing is None:
+            self._least_refs = ROWS_FOR_SPARK
+
+    def session(self, num_chunk_refs: int) -> Any:
+        """The session, or None where this process is enough for so many references."""
+        if num_chunk_refs < self._least_refs:
+            return None
+        if self._session is None:
+            from icectl.spark.session import spark_session
+
+            self._session = self.enter_context(
+                spark_session(self._options, os.environ, name=self._name)
+            )
+        return self._session
