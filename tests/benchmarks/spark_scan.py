@@ -1,40 +1,50 @@
 """One scan of every column of `chunk_refs` on Spark: `python -m …spark_scan REPOSITORY CORES`.
 
-Prints seconds of the scan, without the session's start and with its workers warm, and the peak
-memory of the driver: this process and the Java process, which in local mode does the
-executors' Java work, too. The Python workers are told apart, since a cluster has them in its
-executors.
+Prints the wall seconds of the scan, with the session up; the processor seconds that it took in
+all processes, which do not depend on what else runs; and the peak memory of the driver: this
+process and the Java process, which in local mode does the executors' Java work, too. The
+Python workers are told apart, since a cluster has them in its executors.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import sys
 import time
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from icectl.spark.session import SparkOptions, spark_session
+from tests.servers.processes import processes_below
+
+TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def peak_megabytes(pid: int) -> float:
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) / 1024
+    with contextlib.suppress(FileNotFoundError):
+        for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) / 1024
     return 0.0
 
 
-def processes_below(pid: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in map(int, (task / "children").read_text().split()):
-            found += [child, *processes_below(child)]
-    return found
+def processor_seconds(pids: Iterable[int]) -> float:
+    """Of the processes, and of those below them that have ended."""
+    total = 0
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += sum(map(int, fields[11:15]))
+    return total / TICKS
 
 
 def is_java(pid: int) -> bool:
-    return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+    with contextlib.suppress(FileNotFoundError):
+        return Path(f"/proc/{pid}/comm").read_text().strip() == "java"
+    return False
 
 
 def scan(spark: Any, repository: str, table: str) -> None:
@@ -44,21 +54,26 @@ def scan(spark: Any, repository: str, table: str) -> None:
 
 def main() -> None:
     repository, cores = sys.argv[1:]
+    me = os.getpid()
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with spark_session(SparkOptions(f"local[{cores}]"), os.environ) as spark:
         # Another table first, so that Java and a Python worker are up.
         scan(spark, repository, "objects")
+        processors = processor_seconds([me, *processes_below(me)])
         begin = time.perf_counter()
         scan(spark, repository, "chunk_refs")
         seconds = time.perf_counter() - begin
-        below = processes_below(os.getpid())
+        below = processes_below(me)
+        processors = processor_seconds([me, *below]) - processors
         java = sum(peak_megabytes(pid) for pid in below if is_java(pid))
         workers = max((peak_megabytes(pid) for pid in below if not is_java(pid)), default=0.0)
+        megabytes = peak_megabytes(me) + java
     print(
         json.dumps(
             {
                 "seconds": seconds,
-                "megabytes": peak_megabytes(os.getpid()) + java,
+                "processor_seconds": processors,
+                "megabytes": megabytes,
                 "largest_worker_megabytes": workers,
             }
         )

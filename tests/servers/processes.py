@@ -57,3 +57,13 @@ def wait_for_port(process: subprocess.Popen[bytes], port: int, *, timeout: float
             return
         time.sleep(0.05)
     raise TimeoutError(f"nothing listens on port {port}")
+
+
+def processes_below(pid: int) -> list[int]:
+    """The children of a process, and theirs."""
+    found = []
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text().split()):
+                found += [child, *processes_below(child)]
+    return found

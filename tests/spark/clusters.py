@@ -99,15 +99,6 @@ def connect_server(directory: Path) -> Iterator[str]:
         yield f"sc://127.0.0.1:{port}"
 
 
-def processes_below(pid: int) -> list[int]:
-    found = []
-    with contextlib.suppress(FileNotFoundError):
-        for task in Path(f"/proc/{pid}/task").iterdir():
-            for child in map(int, (task / "children").read_text().split()):
-                found += [child, *processes_below(child)]
-    return found
-
-
 def wait_until(condition: Callable[[], bool], *, timeout: float = 600) -> None:
     deadline = time.monotonic() + timeout
     while not condition():

@@ -20,10 +20,10 @@ import pytest
 
 from icectl.ops.tables.scan import TableScan, read_table
 from icectl.storage.local import LocalStorage
+from tests.servers.processes import processes_below
 from tests.spark import MARKS
 from tests.spark.clusters import (
     connect_server,
-    processes_below,
     spark_environment,
     spark_program,
     standalone_cluster,
