@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
-from icectl.model.manifest import Manifest, RefKind
+from icectl.model.manifest import ChunkRefs, Manifest, RefKind
 from icectl.ops.gc.id_sets import IdSet, id_columns, id_set, sort_order
 from icectl.ops.gc.listing import Listing, read_candidates, read_listing
 from icectl.ops.gc.objects import ObjectKind
@@ -55,22 +55,12 @@ class NeededChunks:
             if refs.chunk_id.shape[1] != 12:
                 self.has_long_ids |= bool((refs.kind == RefKind.NATIVE).any())
                 continue
-            rows = np.flatnonzero(refs.kind == RefKind.NATIVE)
-            ids = id_columns(refs.chunk_id[rows])
-            offset, length = refs.offset[rows], refs.length[rows]
-            end = offset + length
             place = self.arrays.setdefault(array.node_id, len(self.arrays))
-            self._distinct.add(
-                {
-                    "high": ids.high,
-                    "low": ids.low,
-                    "end": np.where(end < offset, np.uint64(2**64 - 1), end),
-                    "manifest": np.full(len(rows), number, np.int32),
-                    "array": np.full(len(rows), place, np.int32),
-                    "offset": offset,
-                    "length": length,
-                }
-            )
+            columns = native_columns(refs)
+            rows = len(columns["high"])
+            columns["manifest"] = np.full(rows, number, np.int32)
+            columns["array"] = np.full(rows, place, np.int32)
+            self._distinct.add(columns)
 
     def columns(self) -> tuple[IdSet, dict[str, Column]]:
         """The ids in ascending order, and the other columns beside them."""
@@ -85,6 +75,30 @@ class NeededChunks:
 
     def users(self, manifest_number: int) -> Collection[SnapshotId]:
         return self.metadata.users[self.manifests[manifest_number]]
+
+
+def native_columns(refs: ChunkRefs) -> dict[str, Column]:
+    """The chunk files that the references need, and which bytes of each."""
+    rows = np.flatnonzero(refs.kind == RefKind.NATIVE)
+    ids = id_columns(refs.chunk_id[rows])
+    offset, length = refs.offset[rows], refs.length[rows]
+    end = offset + length
+    return {
+        "high": ids.high,
+        "low": ids.low,
+        "end": np.where(end < offset, np.uint64(2**64 - 1), end),
+        "offset": offset,
+        "length": length,
+    }
+
+
+def judge_chunk(name: str, size: int | None, end: int, node: str | None) -> Problem:
+    """What is wrong with a chunk file of another size than references need; None: it is gone."""
+    path = ObjectKind.CHUNK.path(name)
+    if size is None:
+        return Problem(rules.CHUNK_MISSING, path, f"references need {end} bytes of it", node)
+    rule = rules.CHUNK_SHORT if size < end else rules.CHUNK_LONG
+    return Problem(rule, path, f"it has {size} bytes, references need {end}", node)
 
 
 def check_chunks(
@@ -105,17 +119,17 @@ def check_chunks(
     bad = np.flatnonzero(gone | (size != end))
     names = ids[bad].to_names()
     for name, row, users in zip(names, bad.tolist(), _users(needed, ids[bad]), strict=True):
-        path = ObjectKind.CHUNK.path(name)
         node = needed.node_path(int(columns["array"][row]))
-        if gone[row]:
-            rule, detail = rules.CHUNK_MISSING, f"references need {end[row]} bytes of it"
-            report.missing.append(path)
-        else:
-            rule = rules.CHUNK_SHORT if size[row] < end[row] else rules.CHUNK_LONG
-            detail = f"it has {size[row]} bytes, references need {end[row]}"
-        report.add(Problem(rule, path, detail, node), users)
+        told = None if gone[row] else int(size[row])
+        problem = judge_chunk(name, told, int(end[row]), node)
+        if told is None:
+            report.missing.append(problem.object)
+        report.add(problem, users)
     if history.whole:
-        _check_orphans(repository, needed.metadata, ids, listing, report, watch)
+        orphans = listing.ids[~ids.contains(listing.ids)]
+        report_orphans(ObjectKind.CHUNK, len(orphans), orphans, report)
+        report_foreign(ObjectKind.CHUNK, len(listing.foreign), listing.foreign, report)
+        check_other_orphans(repository, needed.metadata, report, watch)
     return len(found)
 
 
@@ -134,30 +148,33 @@ def _users(needed: NeededChunks, chunks: IdSet) -> list[set[SnapshotId]]:
     return users
 
 
-def _check_orphans(
-    repository: Repository,
-    metadata: Metadata,
-    chunks: IdSet,
-    listing: Listing,
-    report: Report,
-    watch: Watch,
+def check_other_orphans(
+    repository: Repository, metadata: Metadata, report: Report, watch: Watch
 ) -> None:
+    """Of every kind but chunks."""
     needed: dict[ObjectKind, IdSet] = {
         ObjectKind.SNAPSHOT: id_set(metadata.snapshots),
         ObjectKind.TRANSACTION_LOG: id_set(metadata.logs),
         ObjectKind.MANIFEST: id_set(metadata.claims),
-        ObjectKind.CHUNK: chunks,
     }
     for kind, ids in needed.items():
-        listed = listing if kind is ObjectKind.CHUNK else _list(repository, kind, watch)
+        listed = _list(repository, kind, watch)
         orphans = listed.ids[~ids.contains(listed.ids)]
-        if len(orphans):
-            first = orphans[np.arange(min(SHOWN_NAMES, len(orphans)))].to_names()
-            report.add(Problem(rules.ORPHANS, f"{kind.directory}/", _shown(len(orphans), first)))
-        if listed.foreign:
-            names = [path.partition("/")[2] for path in listed.foreign[:SHOWN_NAMES]]
-            detail = _shown(len(listed.foreign), names)
-            report.add(Problem(rules.FOREIGN, f"{kind.directory}/", detail))
+        report_orphans(kind, len(orphans), orphans, report)
+        report_foreign(kind, len(listed.foreign), listed.foreign, report)
+
+
+def report_orphans(kind: ObjectKind, count: int, first: IdSet, report: Report) -> None:
+    """`first`, in order, begins with those that are shown."""
+    if count:
+        names = first[np.arange(min(SHOWN_NAMES, len(first)))].to_names()
+        report.add(Problem(rules.ORPHANS, f"{kind.directory}/", _shown(count, names)))
+
+
+def report_foreign(kind: ObjectKind, count: int, paths: Iterable[str], report: Report) -> None:
+    if count:
+        names = [path.partition("/")[2] for path in sorted(paths)[:SHOWN_NAMES]]
+        report.add(Problem(rules.FOREIGN, f"{kind.directory}/", _shown(count, names)))
 
 
 def _shown(count: int, names: Iterable[str]) -> str:

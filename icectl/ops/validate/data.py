@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from icectl.errors import ObjectNotFoundError, StorageError, UsageError
 from icectl.model.ids import NodeId
+from icectl.model.snapshot import NodeSnapshot
+from icectl.ops.gc.id_sets import IdSet
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.watch import Watch
+from icectl.ops.stats.distinct import Column
 from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.check_node import regular_chunks
 from icectl.ops.validate.chunks import NeededChunks
@@ -27,12 +31,15 @@ ROWS_AT_ONCE = 4096
 
 
 @dataclass(frozen=True, slots=True)
-class _Chunk:
+class ChunkRange:
+    """The bytes of one reference."""
+
     path: str
     offset: int
     length: int
     array: int
     manifest: int
+    """Both by number."""
 
 
 def check_decoding_possible() -> None:
@@ -54,74 +61,86 @@ def check_data(
     decode: bool,
 ) -> int:
     """How many chunks were read."""
-    decoders = _Decoders(needed, report) if decode else None
     ids, columns = needed.columns()
     rows = np.arange(len(ids))
     if sample is not None:
         rows = np.flatnonzero(sample.choose(ids.high, columns["length"], now))
+    nodes = [needed.metadata.arrays.get(NodeId(id_)) for id_ in needed.arrays] if decode else None
+    count = 0
+    with watch.phase("reading chunks", len(rows), "chunks") as counter:
+        for chunk, is_read, problems in read_chunks(
+            storage, chunk_ranges(ids, columns, rows), nodes
+        ):
+            counter.advance()
+            count += is_read
+            report.extend(problems, needed.users(chunk.manifest))
+    return count
 
-    def chunks() -> Iterator[_Chunk]:
-        for start in range(0, len(rows), ROWS_AT_ONCE):
-            block = rows[start : start + ROWS_AT_ONCE]
-            parts = [columns[name][block].tolist() for name in ("offset", "length", "array")]
-            names = ids[block].to_names()
-            for name, *rest in zip(names, *parts, columns["manifest"][block].tolist(), strict=True):
-                yield _Chunk(ObjectKind.CHUNK.path(name), *rest)
 
-    def read(chunk: _Chunk) -> tuple[_Chunk, bytes | StorageError]:
+def chunk_ranges(
+    ids: IdSet, columns: Mapping[str, Column], rows: NDArray[np.intp]
+) -> Iterator[ChunkRange]:
+    for start in range(0, len(rows), ROWS_AT_ONCE):
+        block = rows[start : start + ROWS_AT_ONCE]
+        parts = [columns[name][block].tolist() for name in ("offset", "length", "array")]
+        names = ids[block].to_names()
+        for name, *rest in zip(names, *parts, columns["manifest"][block].tolist(), strict=True):
+            yield ChunkRange(ObjectKind.CHUNK.path(name), *rest)
+
+
+def read_chunks(
+    storage: Storage,
+    chunks: Iterable[ChunkRange],
+    nodes: Sequence[NodeSnapshot | None] | None,
+) -> Iterator[tuple[ChunkRange, bool, list[Problem]]]:
+    """Each chunk, whether its bytes are there, and what is wrong with them.
+
+    They are decoded where the arrays are given, by their numbers.
+    """
+    decoders = None if nodes is None else _Decoders(nodes)
+
+    def read(chunk: ChunkRange) -> tuple[ChunkRange, bytes | StorageError]:
         try:
             return chunk, storage.read_range(chunk.path, chunk.offset, chunk.length)
         except StorageError as error:
             return chunk, error
 
-    count = 0
-    with watch.phase("reading chunks", len(rows), "chunks") as counter:
-        for chunk, data in map_on_threads(read, chunks(), workers=READERS, ahead=2 * READERS):
-            counter.advance()
-            problem = None
-            if isinstance(data, ObjectNotFoundError):
-                continue  # told by the listing
-            if isinstance(data, StorageError):
-                problem = Problem(rules.CHUNK_UNREADABLE, chunk.path, data.message)
-            else:
-                count += 1
-                if decoders is not None:
-                    problem = decoders.check(chunk, data)
-            if problem is not None:
-                report.add(problem, needed.users(chunk.manifest))
-    return count
+    for chunk, data in map_on_threads(read, chunks, workers=READERS, ahead=2 * READERS):
+        if isinstance(data, ObjectNotFoundError):
+            yield chunk, False, []  # told by the listing
+        elif isinstance(data, StorageError):
+            problem = Problem(rules.CHUNK_UNREADABLE, chunk.path, data.message)
+            yield chunk, False, [problem]
+        else:
+            yield chunk, True, [] if decoders is None else list(decoders.check(chunk, data))
 
 
 class _Decoders:
     """One decoder for each array, made when its first chunk comes."""
 
-    def __init__(self, needed: NeededChunks, report: Report) -> None:
-        self._nodes = [needed.metadata.arrays.get(NodeId(id_)) for id_ in needed.arrays]
-        self._report = report
+    def __init__(self, nodes: Sequence[NodeSnapshot | None]) -> None:
+        self._nodes = nodes
         self._decoders: dict[int, Callable[[bytes], None] | None] = {}
 
-    def check(self, chunk: _Chunk, data: bytes) -> Problem | None:
-        node = self._nodes[chunk.array]
+    def check(self, chunk: ChunkRange, data: bytes) -> Iterator[Problem]:
+        node = self._nodes[chunk.array] if chunk.array >= 0 else None
         if node is None:
-            return None
+            return
         if chunk.array not in self._decoders:
             try:
                 self._decoders[chunk.array] = make_decoder(node.user_data)
             except Exception as error:  # whatever a codec raises about its configuration
                 self._decoders[chunk.array] = None
                 detail = f"{type(error).__name__}: {error}"
-                self._report.add(
-                    Problem(rules.CODECS_UNKNOWN, ObjectKind.CHUNK.directory, detail, node.path)
-                )
+                yield Problem(rules.CODECS_UNKNOWN, ObjectKind.CHUNK.directory, detail, node.path)
         decode = self._decoders[chunk.array]
         if decode is None:
-            return None
+            return
         try:
             decode(data)
         except Exception as error:  # whatever a codec raises about damaged bytes
             detail = f"{type(error).__name__}: {error}"
-            return Problem(rules.CHUNK_UNDECODABLE, chunk.path, detail, node.path)
-        return None
+            yield Problem(rules.CHUNK_UNDECODABLE, chunk.path, detail, node.path)
 
 
 def make_decoder(document: bytes) -> Callable[[bytes], None]:

@@ -7,7 +7,7 @@ snapshot with its parent finds both in memory; those that no comparison needs co
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from threading import Lock
 
@@ -17,14 +17,15 @@ from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.model.ids import ManifestId, NodeId
 from icectl.model.manifest import Manifest
 from icectl.model.snapshot import ArrayNodeData
-from icectl.ops.diff.chunks import read_chunk_changes
+from icectl.ops.diff.chunks import ManifestSource, read_chunk_changes
 from icectl.ops.diff.coordinates import CoordinateSet, coordinate_keys
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
+from icectl.ops.gc.marking import ManifestClaim
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.watch import Counter, Watch
 from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.check_manifest import check_manifest
-from icectl.ops.validate.metadata import ChangedArrays, Metadata
+from icectl.ops.validate.metadata import ArrayUse, ChangedArrays, Metadata
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
 from icectl.repository.repository import Repository
 from icectl.storage.bounded import map_on_threads
@@ -69,16 +70,8 @@ class CheckedManifests:
         return manifest
 
     def _read(self, manifest_id: ManifestId) -> tuple[Manifest | None, list[Problem]]:
-        claim = self.metadata.claims[manifest_id]
         uses = self.metadata.uses.get(manifest_id, ())
-        try:
-            if not self.repository.is_writable:
-                return self.repository.read_manifest(manifest_id), []
-            return check_manifest(self.repository.storage.read(claim.path), claim, uses)
-        except ObjectNotFoundError:
-            return None, []  # told by the listing
-        except UNREADABLE as error:
-            return None, [unreadable(rules.MANIFEST_UNREADABLE, claim.path, error)]
+        return read_and_check(self.repository, self.metadata.claims[manifest_id], uses)
 
     def _note(
         self, manifest_id: ManifestId, manifest: Manifest | None, problems: list[Problem]
@@ -111,6 +104,19 @@ class CheckedManifests:
             self._note(manifest_id, manifest, problems)
 
 
+def read_and_check(
+    repository: Repository, claim: ManifestClaim, uses: Collection[ArrayUse]
+) -> tuple[Manifest | None, list[Problem]]:
+    try:
+        if not repository.is_writable:
+            return repository.read_manifest(claim.id), []
+        return check_manifest(repository.storage.read(claim.path), claim, uses)
+    except ObjectNotFoundError:
+        return None, []  # told by the listing
+    except UNREADABLE as error:
+        return None, [unreadable(rules.MANIFEST_UNREADABLE, claim.path, error)]
+
+
 def check_manifests(
     repository: Repository, metadata: Metadata, report: Report, watch: Watch, visit: Visit
 ) -> CheckedManifests:
@@ -126,8 +132,18 @@ def check_manifests(
 def _check_logged(
     repository: Repository, metadata: Metadata, checked: CheckedManifests, changed: ChangedArrays
 ) -> None:
-    """Whether every chunk that differs from the parent's is in the logs between them."""
-    arrays = tuple(pair for pair in changed.arrays if _is_comparable(pair, metadata))
+    for problem in find_unlogged(repository, checked, changed, metadata.claims):
+        checked.report.add(problem, (changed.snapshot_id,))
+
+
+def find_unlogged(
+    repository: Repository,
+    manifests: ManifestSource,
+    changed: ChangedArrays,
+    claims: Mapping[ManifestId, ManifestClaim],
+) -> Iterator[Problem]:
+    """Arrays with a chunk that differs from the parent's and is not in the logs between them."""
+    arrays = tuple(pair for pair in changed.arrays if _is_comparable(pair, claims))
     if not arrays:
         return
     nodes = {pair.path: pair for pair in arrays}
@@ -137,25 +153,22 @@ def _check_logged(
         changed.snapshot_id,
         "content",
         arrays=arrays,
-        num_chunk_refs={id_: metadata.claims[id_].num_chunk_refs for id_ in _manifests(arrays)},
+        num_chunk_refs={id_: claims[id_].num_chunk_refs for id_ in manifests_of(arrays)},
     )
     path = ObjectKind.TRANSACTION_LOG.path(changed.snapshot_id)
     try:
-        for changes in read_chunk_changes(checked, diff):
+        for changes in read_chunk_changes(manifests, diff):
             chunk = _first_unlogged(changes, nodes[changes.path], logged)
             if chunk is not None:
-                problem = Problem(
-                    rules.REFERENCE_UNLOGGED, path, f"the chunk {chunk}", changes.path
-                )
-                checked.report.add(problem, (changed.snapshot_id,))
+                yield Problem(rules.REFERENCE_UNLOGGED, path, f"the chunk {chunk}", changes.path)
     except FormatError:
         pass  # the manifest that cannot be read has been told
 
 
-def _is_comparable(pair: ArrayPair, metadata: Metadata) -> bool:
+def _is_comparable(pair: ArrayPair, claims: Mapping[ManifestId, ManifestClaim]) -> bool:
     """Every manifest is listed, and a reshaped array keeps its number of dimensions."""
     dimensions = {len(data.num_chunks) for data in _sides(pair)}
-    return _manifests([pair]) <= metadata.claims.keys() and len(dimensions) == 1
+    return manifests_of([pair]) <= claims.keys() and len(dimensions) == 1
 
 
 def _sides(pair: ArrayPair) -> list[ArrayNodeData]:
@@ -163,7 +176,7 @@ def _sides(pair: ArrayPair) -> list[ArrayNodeData]:
     return [node.node_data for node in nodes if isinstance(node.node_data, ArrayNodeData)]
 
 
-def _manifests(pairs: Iterable[ArrayPair]) -> set[ManifestId]:
+def manifests_of(pairs: Iterable[ArrayPair]) -> set[ManifestId]:
     return {ref.object_id for pair in pairs for data in _sides(pair) for ref in data.manifests}
 
 

@@ -61,6 +61,7 @@ def build_result(
     history: History | None,
     *,
     level: Level,
+    engine: str,
     fail_on: Severity,
     checked: CheckedCounts,
     notes: tuple[str, ...],
@@ -90,11 +91,20 @@ def build_result(
         )
 
     found = [finding(problem, tuple(snapshots)) for problem, snapshots in report.problems]
-    found.sort(key=lambda one: (-SEVERITIES.index(one.severity), one.code))
+    # Threads and executors find them in any order.
+    found.sort(
+        key=lambda one: (
+            -SEVERITIES.index(one.severity),
+            one.code,
+            one.object,
+            one.path or "",
+            one.detail,
+        )
+    )
     return ValidateResult(
         ok=not any(report.counts[severity] for severity in failing),
         level=level.name.lower(),
-        engine="local",
+        engine=engine,
         findings=tuple(found),
         checked=checked,
         errors=report.counts["error"],

@@ -18,8 +18,10 @@ from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 
 if TYPE_CHECKING:
-    from icectl.model.manifest import Manifest
+    from icectl.ops.validate.engine import Engine
     from icectl.ops.validate.sampling import Sample
+
+LOCAL = "local"
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +40,8 @@ class ValidateOptions:
     """Decides which part."""
     open_source: Callable[[str], Storage] | None = None
     """Opens the storage of virtual chunks; None leaves them alone."""
+    choose_engine: Callable[[int], Engine] | None = None
+    """By the number of references; None: in this process."""
 
 
 def validate(
@@ -46,19 +50,22 @@ def validate(
     """What was found, and the objects that are missing."""
     report = Report(options.max_findings, options.known)
     repository = check_refs(storage, report)
-    history, checked = None, CheckedCounts()
+    history, checked, engine = None, CheckedCounts(), LOCAL
     notes: list[str] = []
     if repository is None:
         notes.append("nothing behind the refs was looked at, since they cannot be read")
     else:
         history = read_history(repository, options.refs)
         if options.level >= Level.METADATA or options.open_source is not None:
-            checked = _check_files(repository, history, options, report, notes, watch or Watch())
+            checked, engine = _check_files(
+                repository, history, options, report, notes, watch or Watch()
+            )
         _forget_what_went(repository, report)
     result = build_result(
         report,
         history,
         level=options.level,
+        engine=engine,
         fail_on=options.fail_on,
         checked=checked,
         notes=tuple(notes),
@@ -73,52 +80,34 @@ def _check_files(
     report: Report,
     notes: list[str],
     watch: Watch,
-) -> CheckedCounts:
+) -> tuple[CheckedCounts, str]:
+    """How many files were looked at, and by which engine."""
     from icectl.ops.validate.metadata import check_metadata
 
     metadata = check_metadata(repository, history, report, watch)
     checked = CheckedCounts(metadata.num_snapshots, metadata.num_logs)
     if options.level < Level.MANIFESTS and options.open_source is None:
-        return checked
-    from icectl.ops.validate.chunks import NeededChunks, check_chunks
-    from icectl.ops.validate.manifests import check_manifests
-    from icectl.ops.validate.virtual import Sources, check_virtual
+        return checked, LOCAL
+    from icectl.ops.validate.engine import Depths, LocalEngine
 
-    needed, sources = NeededChunks(repository, metadata), Sources()
-
-    def visit(manifest: Manifest) -> None:
-        if options.level >= Level.CHUNKS:
-            needed.add(manifest)
-        if options.open_source is not None:
-            sources.add(manifest)
-
-    manifests = check_manifests(repository, metadata, report, watch, visit)
-    checked = replace(
-        checked, manifests=manifests.num_manifests, chunk_refs=manifests.num_chunk_refs
+    num_chunk_refs = sum(claim.num_chunk_refs for claim in metadata.claims.values())
+    engine = (options.choose_engine or (lambda _: LocalEngine()))(num_chunk_refs)
+    depths = Depths(
+        repository,
+        history,
+        metadata,
+        options.level,
+        options.decode,
+        options.sample,
+        options.now,
+        options.open_source,
+        notes,
     )
-    if options.level >= Level.CHUNKS:
-        if needed.has_long_ids:
-            notes.append("the chunk files of this early generation were not looked for")
-        else:
-            count = check_chunks(repository, history, needed, report, watch)
-            checked = replace(checked, chunks=count)
-    if options.level >= Level.DATA:
-        from icectl.ops.validate.data import check_data
-
-        count = check_data(
-            repository.storage,
-            needed,
-            options.sample,
-            options.now,
-            report,
-            watch,
-            decode=options.decode,
-        )
-        checked = replace(checked, chunks_read=count)
-    if options.open_source is not None:
-        count = check_virtual(repository, metadata, sources, options.open_source, report, watch)
-        checked = replace(checked, virtual_sources=count)
-    return checked
+    deeper = engine.check(depths, report, watch)
+    checked = replace(
+        deeper, snapshots=checked.snapshots, transaction_logs=checked.transaction_logs
+    )
+    return checked, engine.name
 
 
 def _forget_what_went(repository: Repository, report: Report) -> None:

@@ -1,0 +1,88 @@
+"""Where references and chunks are looked at: the levels that can be huge.
+
+Refs, snapshots and transaction logs are the same code for every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Protocol
+
+from icectl.model.manifest import Manifest
+from icectl.ops.gc.watch import Watch
+from icectl.ops.validate.chunks import NeededChunks, check_chunks
+from icectl.ops.validate.data import check_data
+from icectl.ops.validate.history import History
+from icectl.ops.validate.manifests import check_manifests
+from icectl.ops.validate.metadata import Metadata
+from icectl.ops.validate.problem import Report
+from icectl.ops.validate.result import CheckedCounts
+from icectl.ops.validate.rule import Level
+from icectl.ops.validate.sampling import Sample
+from icectl.ops.validate.virtual import Sources, check_virtual
+from icectl.repository.repository import Repository
+from icectl.storage.contract import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class Depths:
+    """What is to be looked at, as the metadata level found it."""
+
+    repository: Repository
+    history: History
+    metadata: Metadata
+    level: Level
+    decode: bool
+    sample: Sample | None
+    now: int
+    open_source: Callable[[str], Storage] | None
+    notes: list[str]
+
+
+class Engine(Protocol):
+    @property
+    def name(self) -> str: ...
+
+    def check(self, depths: Depths, report: Report, watch: Watch) -> CheckedCounts:
+        """Manifests and, as deep as the level goes, chunks; how many were looked at."""
+
+
+class LocalEngine:
+    name = "local"
+
+    def check(self, depths: Depths, report: Report, watch: Watch) -> CheckedCounts:
+        repository, metadata = depths.repository, depths.metadata
+        needed, sources = NeededChunks(repository, metadata), Sources()
+
+        def visit(manifest: Manifest) -> None:
+            if depths.level >= Level.CHUNKS:
+                needed.add(manifest)
+            if depths.open_source is not None:
+                sources.add(manifest)
+
+        manifests = check_manifests(repository, metadata, report, watch, visit)
+        checked = CheckedCounts(
+            manifests=manifests.num_manifests, chunk_refs=manifests.num_chunk_refs
+        )
+        if depths.level >= Level.CHUNKS:
+            if needed.has_long_ids:
+                depths.notes.append("the chunk files of this early generation were not looked for")
+            else:
+                count = check_chunks(repository, depths.history, needed, report, watch)
+                checked = replace(checked, chunks=count)
+        if depths.level >= Level.DATA:
+            count = check_data(
+                repository.storage,
+                needed,
+                depths.sample,
+                depths.now,
+                report,
+                watch,
+                decode=depths.decode,
+            )
+            checked = replace(checked, chunks_read=count)
+        if depths.open_source is not None:
+            count = check_virtual(repository, metadata, sources, depths.open_source, report, watch)
+            checked = replace(checked, virtual_sources=count)
+        return checked
