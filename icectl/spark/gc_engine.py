@@ -52,7 +52,8 @@ class SparkEngine:
     def sweep_chunks(self, sweep: Sweep, listings: Listings, watch: Watch) -> SweptChunks:
         self._forget()
         marks = self._mark(sweep.storage, sweep.claims, with_ends=sweep.with_ends)
-        listed = self._list(sweep)
+        expected = sum(claim.num_chunk_refs for claim in sweep.claims)
+        listed = list_chunks(self._spark, sweep.storage, expected)
         outcome = self._persist(self._compare(sweep, marks, listed))
         counts = run_job(
             self._spark,
@@ -117,17 +118,6 @@ class SparkEngine:
             executors.MARKS_SQL,
         )
 
-    def _list(self, sweep: Sweep) -> Source:
-        expected = sum(claim.num_chunk_refs for claim in sweep.claims)
-        count = max(sweep.storage.listing_shards(), min(expected // OBJECTS_PER_SHARD, MOST_SHARDS))
-        shards = plan_shards_of(sweep.storage, CHUNK.directory, count)
-        rows = [{"after": shard.after, "through": shard.through} for shard in shards]
-        return Source(
-            spread(self._spark, pa.Table.from_pylist(rows, executors.SHARDS)),
-            partial(executors.list_shards, sweep.storage, CHUNK),
-            executors.LISTED_SQL,
-        )
-
     def _compare(self, sweep: Sweep, marks: Source, listed: Source) -> Any:
         """What is not simply needed and there: garbage, problems, names, counts."""
         kept = marks.frame.groupBy(*KEYS).agg(sql.max("end").alias("end"))
@@ -176,6 +166,18 @@ class SparkEngine:
             if row["what"] == executors.MISSING:
                 raise missing_error(path, counts[executors.MISSING], MISSING_CHUNK)
             raise short_error(path, row["size"], row["end"])
+
+
+def list_chunks(spark: Any, storage: Storage, num_expected: int) -> Source:
+    """What lies in `chunks/`, listed in as many parts as pays."""
+    count = max(storage.listing_shards(), min(num_expected // OBJECTS_PER_SHARD, MOST_SHARDS))
+    shards = plan_shards_of(storage, CHUNK.directory, count)
+    rows = [{"after": shard.after, "through": shard.through} for shard in shards]
+    return Source(
+        spread(spark, pa.Table.from_pylist(rows, executors.SHARDS)),
+        partial(executors.list_shards, storage, CHUNK),
+        executors.LISTED_SQL,
+    )
 
 
 def _count(outcome: Any) -> Any:

@@ -93,7 +93,12 @@ class SparkStatsEngine:
             sql.sum("length").alias("length"), sql.sum("count").alias("count")
         )
         found = run_job(
-            self._spark, watch, "summing up manifests on Spark", groups.toArrow, (rows,)
+            self._spark,
+            watch,
+            "summing up manifests on Spark",
+            # A new DataFrame for each attempt: one that failed stays so.
+            lambda: groups.select("*").toArrow(),
+            (rows,),
         )
         return _gathered(found, usage, wanted)
 

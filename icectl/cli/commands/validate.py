@@ -9,9 +9,16 @@ from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.options import REF_HELP, command
 from icectl.cli.parameters import Argument, Option
+from icectl.cli.spark_options import (
+    EngineOption,
+    SparkConfOption,
+    SparkMasterOption,
+    SparkRemoteOption,
+)
 from icectl.errors import UsageError
 
 if TYPE_CHECKING:
+    from icectl.ops.validate.engine import Engine
     from icectl.ops.validate.rule import Level, Rule
     from icectl.ops.validate.sampling import Sample
 
@@ -113,6 +120,10 @@ def validate(
             help="List no more than this; all are counted.",
         ),
     ] = 1000,
+    engine: EngineOption = "auto",
+    spark_master: SparkMasterOption = None,
+    spark_remote: SparkRemoteOption = None,
+    spark_conf: SparkConfOption = (),  # type: ignore[assignment]
 ) -> int | None:
     """Check whether the repository is sound.
 
@@ -124,7 +135,11 @@ def validate(
     Exit code 0 says that it is sound, 3 that there are findings; any other code that it could
     not look. The files have no checksums: what is stored only once, such as an attribute that
     a single version has, can be changed by a damaged disk without breaking any rule.
+
+    With --engine spark manifests and chunks are looked at by Spark's executors. They need
+    icectl and its libraries, and use their own credentials.
     """
+    from icectl.cli.engines import SparkChoice
     from icectl.ops.gc.watch import Watch
     from icectl.ops.validate.baseline import read_baseline
     from icectl.ops.validate.rule import Level, Severity
@@ -140,6 +155,20 @@ def validate(
         context.emit_list("rules", find_rules(explain), render_rules)
         return None
     severity: Severity = "warning" if fail_on == "warning" else "error"
+    engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl validate")
+    if virtual and engines.is_asked_for:
+        raise UsageError("--virtual looks at sources from this process, not on Spark")
+
+    def choose(num_chunk_refs: int) -> Engine:
+        session = None if virtual else engines.session(num_chunk_refs)
+        if session is None:
+            from icectl.ops.validate.engine import LocalEngine
+
+            return LocalEngine()
+        from icectl.spark.validate import SparkValidateEngine
+
+        return SparkValidateEngine(session)
+
     options = ValidateOptions(
         level=Level[level.upper()],
         refs=tuple(refs or ()),
@@ -150,9 +179,11 @@ def validate(
         sample=_parse_sample(sample, level, decode),
         now=context.now(),
         open_source=context.open_storage if virtual else None,
+        choose_engine=choose,
     )
     watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit))
-    result, missing = run_validation(context.open_storage(), options, watch)
+    with engines:
+        result, missing = run_validation(context.open_storage(), options, watch)
     if junit is not None:
         looked = [rule for rule in RULES.values() if _was_looked_at(rule, options.level, virtual)]
         _write(junit, render_junit(result, looked, severity))

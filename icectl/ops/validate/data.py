@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from icectl.errors import ObjectNotFoundError, StorageError, UsageError
-from icectl.model.ids import NodeId
+from icectl.model.ids import NodeId, SnapshotId
 from icectl.model.snapshot import NodeSnapshot
 from icectl.ops.gc.id_sets import IdSet
 from icectl.ops.gc.objects import ObjectKind
@@ -73,8 +73,14 @@ def check_data(
         ):
             counter.advance()
             count += is_read
-            report.extend(problems, needed.users(chunk.manifest))
+            for problem in problems:
+                report.add(problem, spoiled_by(problem, needed.users(chunk.manifest)))
     return count
+
+
+def spoiled_by(problem: Problem, users: Collection[SnapshotId]) -> Collection[SnapshotId]:
+    """A codec that is not installed here spoils no version."""
+    return () if problem.rule is rules.CODECS_UNKNOWN else users
 
 
 def chunk_ranges(

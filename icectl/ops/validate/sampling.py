@@ -47,15 +47,19 @@ class Sample:
             raise ValueError
         return cls(share=share)
 
+    def share_of(self, total_bytes: int) -> Fraction:
+        if self.share is not None:
+            return self.share
+        assert self.num_bytes is not None
+        if not total_bytes:
+            return Fraction(1)
+        return Fraction(min(self.num_bytes, total_bytes), total_bytes)
+
     def choose(
         self, high: NDArray[np.uint64], lengths: NDArray[np.uint64], now: int
     ) -> NDArray[np.bool_]:
         """The chunks of the day, by their random ids: a window that moves on by its own width."""
-        share = self.share
-        if share is None:
-            assert self.num_bytes is not None
-            total = int(lengths.sum(dtype=np.uint64))
-            share = Fraction(min(self.num_bytes, total), total) if total else Fraction(1)
+        share = self.share_of(int(lengths.sum(dtype=np.uint64)))
         if share >= 1:
             return np.ones(len(high), np.bool_)
         start = int(share * (now // DAY) % 1 * 2**64)
