@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -44,10 +45,10 @@ OUTCOME_SQL = (
     "foreign string"
 )
 DELETED_SQL = (
-    "count bigint, bytes bigint, failures array<struct<object: string, error: string>>, "
-    "is_complete boolean"
+    "count bigint, bytes bigint, failures "
+    "array<struct<object: string, error: string, size: bigint>>, is_complete boolean"
 )
-_DELETE_FAILURE = pa.struct([("object", pa.string()), ("error", pa.string())])
+_DELETE_FAILURE = pa.struct([("object", pa.string()), ("error", pa.string()), ("size", pa.int64())])
 DELETED = pa.schema(
     [
         ("count", pa.int64()),
@@ -152,18 +153,7 @@ def delete(
 
     rest = items()
     for done in delete_in_batches(storage, rest, Watch(None, deadline)):
-        failures = [{"object": one.object, "error": one.error} for one in done.failures]
-        yield pa.RecordBatch.from_pylist(
-            [
-                {
-                    "count": done.count,
-                    "bytes": done.bytes,
-                    "failures": failures,
-                    "is_complete": done.is_complete,
-                }
-            ],
-            DELETED,
-        )
+        yield pa.RecordBatch.from_pylist([asdict(done)], DELETED)
     for _ in rest:
         pass  # Spark wants its rows to be taken
 

@@ -45,8 +45,10 @@ class SparkGarbage:
         label: str = "",
         sources: Sequence[Source] = (),
     ) -> SparkGarbage:
-        total = frame.agg(sql.count("*"), sql.coalesce(sql.sum("size"), sql.lit(0)))
-        ((count, size),) = run_job(spark, watch, label, total.collect, sources)
+        total = (sql.count("*"), sql.coalesce(sql.sum("size"), sql.lit(0)))
+        ((count, size),) = run_job(
+            spark, watch, label, lambda: frame.agg(*total).collect(), sources
+        )
         return cls(spark, kind, frame, count, size)
 
     def __len__(self) -> int:
@@ -71,8 +73,9 @@ class SparkGarbage:
 
     def largest(self, count: int) -> Garbage:
         order = (sql.col("size").desc(), *KEYS)
-        largest = self.frame.orderBy(*order).limit(count)
-        table = run_job(self.spark, Watch(), "", largest.toArrow)
+        table = run_job(
+            self.spark, Watch(), "", lambda: self.frame.orderBy(*order).limit(count).toArrow()
+        )
         return to_garbage(
             self.kind, {name: table.column(name).to_numpy() for name in GARBAGE.names}
         )
@@ -84,9 +87,12 @@ class SparkGarbage:
             reversed(range(len(bounds))),
             sql.lit(len(bounds)),
         )
-        groups = self.frame.groupBy(group).agg(sql.count("*"), sql.sum("size"))
+        totals = (sql.count("*"), sql.sum("size"))
+        rows = run_job(
+            self.spark, Watch(), "", lambda: self.frame.groupBy(group).agg(*totals).collect()
+        )
         counts = np.zeros((len(bounds) + 1, 2), np.int64)
-        for number, count, size in run_job(self.spark, Watch(), "", groups.collect):
+        for number, count, size in rows:
             counts[number] = count, size
         return counts
 
@@ -97,12 +103,21 @@ class SparkGarbage:
         left = watch.seconds_left
         ends_at = None if left is None else time.time() + left
         tasks = -(-self.count // DELETES_PER_TASK)
-        done = map_in_arrow(
-            self.frame.repartition(tasks).sortWithinPartitions("created_at"),
-            partial(executors.delete, storage, self.kind, ends_at),
-            executors.DELETED_SQL,
-        )
+
+        def delete() -> list[Any]:
+            # By id, so that a task that is repeated finds its own objects again.
+            objects = self.frame.repartition(tasks, *KEYS).sortWithinPartitions("created_at")
+            function = partial(executors.delete, storage, self.kind, ends_at)
+            rows: list[Any] = map_in_arrow(objects, function, executors.DELETED_SQL).collect()
+            return rows
+
         # The executors look at the clock themselves.
-        for row in run_job(self.spark, Watch(), "deleting", done.collect):
-            failures = tuple(DeleteFailure(one.object, one.error) for one in row.failures)
-            yield DeletedBatch(row["count"], row.bytes, failures, row.is_complete)
+        rows = run_job(self.spark, Watch(), "", delete)
+        failures = tuple(DeleteFailure(*failure) for row in rows for failure in row.failures)
+        if all(row.is_complete for row in rows):
+            # What a lost executor deleted was not there any more when its task was repeated.
+            failed_bytes = sum(failure.size for failure in failures)
+            yield DeletedBatch(self.count - len(failures), self.bytes - failed_bytes, failures)
+        else:
+            count, size = (sum(row[name] for row in rows) for name in ("count", "bytes"))
+            yield DeletedBatch(count, size, failures, is_complete=False)

@@ -16,6 +16,7 @@ from icectl.spark.gc_executors import FAILURE_SQL, report_failure
 
 Result = TypeVar("Result")
 SECONDS_BETWEEN_LOOKS = 0.25
+ATTEMPTS = 3
 
 
 def map_in_arrow(frame: Any, function: Callable[[Any], Any], schema: str) -> Any:
@@ -61,18 +62,26 @@ def run_job(
     action: Callable[[], Result],
     sources: Sequence[Source] = (),
 ) -> Result:
-    """The result of `action`; what failed in one of the `sources` is raised as its own error."""
+    """The result of `action`; what failed in one of the `sources` is raised as its own error.
+
+    It may be called again, and must build its DataFrame itself: one that failed stays so.
+    """
     with told_in_words(), watch.phase(label):
-        try:
-            return _run_with_end(spark, watch, action)
-        except IcectlError:
-            raise
-        except Exception:
-            for source in sources:
-                failure = source.find_failure()
-                if failure is not None:
-                    raise failure from None
-            raise
+        for attempt in range(1, ATTEMPTS + 1):
+            try:
+                return _run_with_end(spark, watch, action)
+            except IcectlError:
+                raise
+            except Exception:
+                for source in sources:
+                    failure = source.find_failure()
+                    if failure is not None:
+                        raise failure from None
+                # Spark gives up on a job when executors were lost and the part that it computes
+                # again is another one by now: files were deleted, or writers added some.
+                if attempt == ATTEMPTS:
+                    raise
+    raise AssertionError("unreachable")
 
 
 def _run_with_end(spark: Any, watch: Watch, action: Callable[[], Result]) -> Result:

@@ -21,6 +21,7 @@ MAX_FAILURES = 1000
 class DeleteFailure:
     object: str
     error: str
+    size: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,9 @@ def delete_in_batches(
         yield DeletedBatch(
             len(sizes) - len(failed),
             sum(sizes.values()) - sum(sizes[path] for path in failed),
-            tuple(DeleteFailure(path, error.message) for path, error in failed.items()),
+            tuple(
+                DeleteFailure(path, error.message, sizes[path]) for path, error in failed.items()
+            ),
         )
 
 
