@@ -46,7 +46,9 @@ def decode_manifest(data: bytes, *, with_coordinates: bool = True) -> Manifest:
     columns = ColumnReader(reader)
     arrays = tuple(
         ArrayManifest(
-            array.node_id, _decode_refs(columns, *array.refs, with_coordinates), array.extra
+            array.node_id,
+            _decode_refs(columns, *array.refs, with_coordinates=with_coordinates),
+            array.extra,
         )
         for array in raw.arrays
     )

@@ -20,9 +20,7 @@ def show_help(scale: Scale) -> Comparison:
 @job("log of 10 commits, start-up included", target=0.6)
 def log_of_few_commits(scale: Scale) -> Comparison:
     repository = dataset("linear_history", 10)
-    return Comparison(
-        python("import icechunk"), icectl("log", "-r", repository), "import icechunk"
-    )
+    return Comparison(python("import icechunk"), icectl("log", "-r", repository), "import icechunk")
 
 
 @job("inspect-file of a small file", target=2.5)
