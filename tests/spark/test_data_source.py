@@ -18,7 +18,7 @@ from icectl.storage.local import LocalStorage
 from tests.servers.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 from tests.spark import MARKS
 from tests.tables.expected import comparable
-from tests.tables.repositories import WRITTEN, find_repository
+from tests.tables.repositories import FIXTURES, WRITTEN, find_repository
 
 pytestmark = MARKS
 
@@ -38,7 +38,7 @@ def local_rows(path: Path, table: str, scope: Scope | None = None) -> list[dict[
     return rows
 
 
-@pytest.mark.parametrize("name", (*WRITTEN, "test-repo-v1", "test-repo-v2"))
+@pytest.mark.parametrize("name", (*WRITTEN, *FIXTURES))
 def test_every_table_equals_the_local_one(
     spark: Any, name: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
