@@ -46,9 +46,7 @@ def decode_manifest(data: bytes, *, with_coordinates: bool = True) -> Manifest:
     columns = ColumnReader(reader)
     arrays = tuple(
         ArrayManifest(
-            array.node_id,
-            _decode_refs(columns, *array.refs, with_coordinates=with_coordinates),
-            array.extra,
+            array.node_id, _decode_refs(columns, array.refs, with_coordinates), array.extra
         )
         for array in raw.arrays
     )
@@ -181,10 +179,10 @@ def _kind(places: Sequence[int], position: int) -> tuple[RefKind, str]:
     return present[0]
 
 
-def _decode_refs(
-    columns: ColumnReader, start: int, count: int, with_coordinates: bool
-) -> ChunkRefs:
+def _decode_refs(columns: ColumnReader, span: tuple[int, int], with_coordinates: bool) -> ChunkRefs:
     import numpy as np
+
+    start, count = span
 
     payload = columns.reader.data
     kinds = np.empty(count, np.uint8)
