@@ -30,6 +30,7 @@ class Distinct:
         self._compacted = 0
 
     def add(self, block: Mapping[str, Column]) -> None:
+        """Value columns belong to this object then: later rows are joined into them."""
         rows = len(block[self._keys[0]])
         if not rows:
             return
