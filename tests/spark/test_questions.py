@@ -96,3 +96,13 @@ def test_how_the_repository_grew(ask: Callable[..., Any]) -> None:
         ("2024-02", "/temperature", 4, 3200),
         ("2024-03", "/temperature", 3, 2400),
     ]
+
+
+def test_the_readme_asks_them_literally() -> None:
+    readme = (Path(__file__).parents[2] / "README.md").read_text()
+    for question in (
+        COMMITS_THAT_TOUCHED_A_REGION,
+        CHUNKS_SHARED_BY_TWO_BRANCHES,
+        GROWTH_BY_MONTH_AND_ARRAY,
+    ):
+        assert f"```sql\n{question.strip()}\n```" in readme
