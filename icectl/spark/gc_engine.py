@@ -120,8 +120,9 @@ class SparkEngine:
 
     def _compare(self, sweep: Sweep, marks: Source, listed: Source) -> Any:
         """What is not simply needed and there: garbage, problems, names, counts."""
-        kept = marks.frame.groupBy(*KEYS).agg(sql.max("end").alias("end"))
-        joined = listed.frame.withColumn("is_listed", sql.lit(True)).join(kept, KEYS, "full_outer")
+        # A chunk of several groups of manifests is met several times: no row of it is garbage.
+        found = listed.frame.withColumn("is_listed", sql.lit(True))
+        joined = found.join(marks.frame, KEYS, "full_outer")
         is_id = sql.col("high").isNotNull()
         what = (
             sql.when(sql.col("foreign").isNotNull(), executors.FOREIGN)
@@ -151,20 +152,21 @@ class SparkEngine:
             problems = problems.join(
                 self._spark.createDataFrame(to_table(known)), KEYS, "left_anti"
             )
-        first, counts = run_job(
+        is_missing = sql.col("what") == executors.MISSING
+        first, num_missing = run_job(
             self._spark,
             watch,
             "looking at what is missing",
             lambda: (
                 problems.orderBy("what", *KEYS).limit(1).toArrow(),
-                {what: count for what, count, _ in _count(problems).collect()},
+                problems.where(is_missing).select(*KEYS).distinct().count(),
             ),
         )
         for row in first.to_pylist():
             columns = [first.column(name).to_numpy() for name in KEYS]
             path = CHUNK.path(to_ids(*columns).to_names()[0])
             if row["what"] == executors.MISSING:
-                raise missing_error(path, counts[executors.MISSING], MISSING_CHUNK)
+                raise missing_error(path, num_missing, MISSING_CHUNK)
             raise short_error(path, row["size"], row["end"])
 
 

@@ -16,13 +16,15 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from icectl.errors import FormatError, IcectlError, StorageError
 from icectl.model.ids import ManifestId
 from icectl.ops.gc.delete import delete_in_batches
+from icectl.ops.gc.id_sets import IdSet, find_repeats, join, union
 from icectl.ops.gc.listing import Listing, read_candidates, read_listing_parts
 from icectl.ops.gc.local_engine import mark_manifests
-from icectl.ops.gc.marking import ManifestClaim
+from icectl.ops.gc.marking import ManifestClaim, MarkedManifest
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.watch import Watch
 from icectl.spark.gc_columns import GARBAGE, batch_ids, to_columns
@@ -70,14 +72,26 @@ def mark(storage: Storage, with_ends: bool, batches: Batches) -> Iterator[Any]:
                 ManifestClaim(ManifestId(row["id"]), row["size_bytes"], row["num_chunk_refs"])
                 for row in group
             ]
-            for manifest in mark_manifests(storage, claims, Watch(), with_ends=with_ends):
-                ends = manifest.end
-                end = (
-                    np.zeros(len(manifest.ids), np.int64)
-                    if ends is None
-                    else np.minimum(ends, np.uint64(2**63 - 1)).astype(np.int64)
-                )
-                yield pa.RecordBatch.from_pydict({**to_columns(manifest.ids), "end": end})
+            marked = mark_manifests(storage, claims, Watch(), with_ends=with_ends)
+            ids, end = _distinct(marked)
+            yield pa.RecordBatch.from_pydict({**to_columns(ids), "end": end})
+
+
+def _distinct(marked: list[MarkedManifest]) -> tuple[IdSet, NDArray[np.int64]]:
+    """Each chunk once, with the largest of its ends; 0 where nobody asked for ends.
+
+    Manifests of one group often share most of their chunks.
+    """
+    ends = [manifest.end for manifest in marked if manifest.end is not None]
+    ids = join([manifest.ids for manifest in marked])
+    if not ends:
+        ids = union([ids])
+        return ids, np.zeros(len(ids), np.int64)
+    end = np.minimum(np.concatenate(ends), np.uint64(2**63 - 1)).astype(np.int64)
+    order = np.lexsort((end, ids.low, ids.high))
+    ids = ids[order]
+    last = np.append(~find_repeats(ids), True)[: len(ids)]
+    return ids[last], end[order][last]
 
 
 def list_shards(storage: Storage, kind: ObjectKind, batches: Batches) -> Iterator[Any]:

@@ -116,11 +116,11 @@ def find_repeated(columns: IdSet) -> IdSet | None:
     if not (high[1:] == high[:-1]).any():
         return None
     ordered = columns[sort_order(columns)]
-    rows = np.flatnonzero(_repeats(ordered))
+    rows = np.flatnonzero(find_repeats(ordered))
     return ordered[rows[:1]] if len(rows) else None
 
 
-def _repeats(columns: IdSet) -> NDArray[np.bool_]:
+def find_repeats(columns: IdSet) -> NDArray[np.bool_]:
     """For each row but the first of sorted columns, whether it equals the one before."""
     same: NDArray[np.bool_] = columns.high[1:] == columns.high[:-1]
     if same.any():
@@ -142,7 +142,7 @@ def union(sets: Sequence[IdSet]) -> IdSet:
     """The distinct ids of several columns, sorted or not."""
     joined = join(sets)
     joined = joined[sort_order(joined)]
-    same = _repeats(joined)
+    same = find_repeats(joined)
     return joined[np.concatenate([[True], ~same])] if same.any() else joined
 
 
