@@ -5,6 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# A loaded machine generates slowly; that says nothing about the code under test.
+settings.register_profile(
+    "icectl", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.load_profile("icectl")
 
 pytest_plugins = ["tests.servers.fixtures"]
 

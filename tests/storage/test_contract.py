@@ -6,6 +6,7 @@ import pickle
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -198,7 +199,8 @@ class TestListing:
     def test_sizes_and_times(self, storage: Storage) -> None:
         storage.put_if_absent("chunks/A", b"123")
         (info,) = storage.list("chunks")
-        assert info == storage.info("chunks/A")
+        # Only `info` tells an etag: listings are of millions, and nobody asks them for one.
+        assert info == replace(storage.info("chunks/A"), etag=None)
 
     def test_names_only_and_information_of_many(self, storage: Storage) -> None:
         names = ["a", "b c", "nested/d", "nested/deeper/e"]
