@@ -14,7 +14,13 @@ if TYPE_CHECKING:
 
 ENGINES = ("auto", "local", "spark")
 ROWS_FOR_SPARK = 50_000_000
-"""Beyond this many references `auto` means Spark, where it is installed."""
+"""Beyond this many references `auto` means Spark, where it is installed.
+
+Measured with gc, on a busy machine of 2 cores: one process takes 2 s and 100 MB for a million
+references. Spark takes 15 to 30 s before the first one and then 7 s of a core for a million, in
+a driver that does not grow. So a few cores are faster from about 20 million on; 50 million are
+2 minutes and 5 GB for one process, about where a machine that does other work would mind.
+"""
 
 EngineOption = Annotated[
     str,

@@ -146,7 +146,8 @@ def collect(
     like garbage, so --older-than must be longer than any writer takes to commit.
 
     With --engine spark manifests are read, chunks listed, compared and deleted by Spark's
-    executors. They need icectl and its libraries, and use their own credentials.
+    executors. They need icectl and its libraries, and use their own credentials. A script of
+    two lines that calls icectl.cli.main.main() runs under spark-submit, with its session.
     """
     from icectl.cli.engines import SparkChoice
     from icectl.ops.gc.collect import GcOptions, collect_garbage, plan_run
