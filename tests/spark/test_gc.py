@@ -256,3 +256,26 @@ def plan_rows(plan: Path) -> list[dict[str, Any]]:
         for row in rows:
             row["created_at"] = f"{row['created_at']:%Y-%m-%dT%H:%M:%S.%fZ}"
     return sorted(rows, key=lambda row: (row["kind"], row["id"]))
+
+
+def test_choice_of_the_engine(
+    messy: Path, spark: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["gc", "-r", str(messy), "--older-than", "0s", "--allow-recent", "--dry-run", "--json"]
+
+    def chosen(*more: str) -> str:
+        assert run([*words, *more], os.environ) == 0, capsys.readouterr().err
+        engine: str = json.loads(capsys.readouterr().out)["engine"]
+        return engine
+
+    assert chosen() == "local"
+    with monkeypatch.context() as few_are_enough:
+        few_are_enough.setattr("icectl.cli.engines.ROWS_FOR_SPARK", 1)
+        assert chosen() == "spark"
+        assert chosen("--engine", "local") == "local"
+        few_are_enough.setenv("PATH", "/nonexistent")
+        few_are_enough.delenv("JAVA_HOME", raising=False)
+        assert chosen() == "local"
+        assert run([*words, "--engine", "spark"], os.environ) == 15
+        err = capsys.readouterr().err
+        assert "Java is not installed" in err and "icectl[spark]" in err
