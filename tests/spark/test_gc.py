@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import zarr
 
 from icectl.cli.main import run
 from icectl.errors import FormatError, IcectlError
@@ -19,7 +20,7 @@ from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from tests.gc.repositories import age_all, files, live, messy_repository, now, random_repository
 from tests.gc.test_bit_flips import flip
-from tests.official import built, copied
+from tests.official import built, copied, open_official
 from tests.spark import MARKS
 
 pytestmark = MARKS
@@ -279,3 +280,26 @@ def test_choice_of_the_engine(
         assert run([*words, "--engine", "spark"], os.environ) == 15
         err = capsys.readouterr().err
         assert "Java is not installed" in err and "icectl[spark]" in err
+
+
+def test_a_commit_between_plan_and_deletes(
+    messy: Path, tmp_path: Path, on_spark: dict[str, Any]
+) -> None:
+    """Its chunks were written before the plan, which takes them for garbage."""
+    mine = copied(messy, tmp_path / "repo")
+    repo = open_official(mine)
+    session = repo.writable_session("main")
+    before = files(mine)
+    zarr.open_array(session.store, path="a")[:] = 99
+    written = {path for path in files(mine) - before if path.startswith("chunks/")}
+    assert written
+
+    def commit(run: PlannedRun) -> None:
+        assert written <= planned(run).keys()
+        session.commit("while gc runs")
+
+    _, deleted = collect_garbage(LocalStorage(mine), GcOptions(now(), **on_spark), commit)
+    assert deleted.count[ObjectKind.CHUNK] > 0
+    assert written <= files(mine)
+    live(mine)
+    assert (zarr.open_array(repo.readonly_session("main").store, path="a")[:] == 99).all()
