@@ -16,10 +16,10 @@ ENGINES = ("auto", "local", "spark")
 ROWS_FOR_SPARK = 50_000_000
 """Beyond this many references `auto` means Spark, where it is installed.
 
-Measured with gc, on a busy machine of 2 cores: one process takes 2 s and 100 MB for a million
-references. Spark takes 15 to 30 s before the first one and then 7 s of a core for a million, in
-a driver that does not grow. So a few cores are faster from about 20 million on; 50 million are
-2 minutes and 5 GB for one process, about where a machine that does other work would mind.
+Chosen for memory, not for speed. Single runs of gc's plan on a busy machine of 2 cores: one
+process took 18 to 29 s and 970 MB for 10 million references, Spark 96 to 136 s with a driver of
+125 MB that did not grow. On 2 cores Spark was never faster; from where a larger cluster is has
+not been measured. 50 million are, by that measure, about 5 GB for one process.
 """
 
 EngineOption = Annotated[
