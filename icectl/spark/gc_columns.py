@@ -17,7 +17,6 @@ from icectl.ops.gc.objects import Garbage, ObjectKind
 
 KEYS = ["high", "low"]
 GARBAGE = pa.schema([(name, pa.int64()) for name in ("high", "low", "size", "created_at")])
-GARBAGE_SQL = "high bigint, low bigint, size bigint, created_at bigint"
 PACKED_SQL = "high binary, low binary, size binary, created_at binary"
 _TURN = np.uint64(1 << 63)
 

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zarr
 
 from icectl.cli.main import run
 from icectl.errors import FormatError, IcectlError
@@ -20,7 +19,7 @@ from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from tests.gc.repositories import age_all, files, live, messy_repository, now, random_repository
 from tests.gc.test_bit_flips import flip
-from tests.official import built, copied, open_official
+from tests.official import built, copied, open_official, zarr
 from tests.spark import MARKS
 
 pytestmark = MARKS

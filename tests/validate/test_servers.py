@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import uuid4
 
-import icechunk as ic
 import pytest
-import zarr
 
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
-from tests.official import built
+from tests.official import built, ic, zarr
 from tests.official.histories import create
 from tests.servers.s3 import S3Server
 from tests.validate.damage import Patient, build
