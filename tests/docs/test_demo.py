@@ -13,7 +13,7 @@ import pytest
 from icectl.cli.commands import demo
 from icectl.cli.main import run
 from tests.docs.conftest import Icectl
-from tests.docs.demo_repository import NOW, environment
+from tests.docs.demo_repository import NOW, REPOSITORY, environment, write_demo
 
 needs_official = pytest.mark.skipif(
     find_spec("icechunk") is None, reason="the official package is not installed"
@@ -62,6 +62,20 @@ def story(icectl: Icectl, repository: Path) -> dict[str, Any]:
         },
         "stats": document("stats")["arrays"],
     }
+
+
+def test_our_writer_writes_the_same_bytes_each_time(demo_original: Path, tmp_path: Path) -> None:
+    """Whatever README shows follows from these; only the names of backups are drawn anew."""
+
+    def contents(repository: Path) -> dict[str, bytes]:
+        return {
+            str(path.relative_to(repository)): path.read_bytes()
+            for kind in ("snapshots", "transactions", "manifests", "chunks")
+            for path in (repository / kind).iterdir()
+        }
+
+    write_demo(tmp_path)
+    assert contents(tmp_path / REPOSITORY) == contents(demo_original)
 
 
 @needs_official

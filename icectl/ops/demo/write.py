@@ -75,8 +75,8 @@ def write_demo_repository(directory: Path, now: int, author: Author) -> DemoRepo
         act(step.action)
 
     def moved(time_then: int) -> int:
-        index = max(0, bisect_right(began, time_then) - 1)
-        return moments[index] + max(0, time_then - began[index])
+        """The step's own moment, however long it took: the sizes of files follow from times."""
+        return moments[max(0, bisect_right(began, time_then) - 1)]
 
     _redate(directory, moved)
     return DemoRepository(str(directory), author)
