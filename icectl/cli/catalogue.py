@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import dataclass
 
 from icectl.cli.options import CommandFunction
 from icectl.cli.parameters import Argument, Option, Parameter
 from icectl.cli.parse import Examples, load
 from icectl.cli.tree import COMMANDS, GROUPS
+from icectl.records import dataclass
 
 HELP_OPTION = Parameter(
     "help", Option("--help", "-h", help="Show the help and exit."), bool, False, False, False

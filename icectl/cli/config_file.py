@@ -19,15 +19,13 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import tempfile
-import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from icectl.cli.locations import Location
 from icectl.errors import IcectlError, RefNotFoundError, RefusedError, UsageError
+from icectl.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ def read_config_file(environ: Mapping[str, str]) -> ConfigFile:
     path = config_path(environ)
     try:
         text = path.read_text(encoding="utf-8")
-        return ConfigFile(path, text, tomllib.loads(text))
+        return ConfigFile(path, text, _parse(text))
     except FileNotFoundError:
         return ConfigFile(path, "", {})
     except OSError as error:
@@ -158,12 +156,18 @@ def _without_tables(text: str, path: tuple[str, ...]) -> str:
     return "".join(kept + pending)
 
 
+def _parse(text: str) -> dict[str, Any]:
+    import tomllib
+
+    return tomllib.loads(text)
+
+
 def _header(line: str) -> tuple[str, ...] | None:
     """The path that a `[table.header]` line names; the TOML parser itself reads it."""
     if not line.lstrip().startswith("["):
         return None
     try:
-        node: Any = tomllib.loads(line)
+        node: Any = _parse(line)
     except ValueError:
         return None
     path: list[str] = []
@@ -176,7 +180,7 @@ def _header(line: str) -> tuple[str, ...] | None:
 def _replace(config: ConfigFile, text: str, meant: Mapping[str, Any]) -> None:
     """Put the new text in place as a whole, readable by its owner only."""
     try:
-        understood = tomllib.loads(text)
+        understood = _parse(text)
     except ValueError:
         understood = None
     if understood != meant:
@@ -187,6 +191,8 @@ def _replace(config: ConfigFile, text: str, meant: Mapping[str, Any]) -> None:
     target = config.path.resolve()
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        import tempfile
+
         # mkstemp creates with mode 0600.
         descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".config-")
         temporary = Path(name)

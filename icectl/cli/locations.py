@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from icectl.errors import RepositoryNotFoundError, UsageError
+from icectl.records import dataclass, field
 
 _SECRET = re.compile(
     r"secret|password|passwd|credentials?$|access_?key|account_?key|private_?key|api_?key"

@@ -7,10 +7,10 @@ equal names, help and completion everywhere. Completions follow the metavar.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Annotated
 
 from icectl.cli.parameters import Argument, Option, Parameter, read_parameters
+from icectl.records import dataclass
 
 CommandBody = Callable[..., int | None]
 

@@ -13,12 +13,12 @@ imported before: with pydantic behind it, it costs four times what the rest of i
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable, Iterable
-from dataclasses import KW_ONLY, dataclass
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from icectl.records import KW_ONLY, dataclass
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +66,21 @@ class NotUnderstoodError(Exception):
 
 def read_parameters(body: Callable[..., Any]) -> list[Parameter]:
     """The parameters of a command's body, all but the context that comes first."""
-    signature = inspect.signature(body, eval_str=True)
-    return [_parameter(parameter) for parameter in list(signature.parameters.values())[1:]]
+    annotations = get_type_hints(body, include_extras=True)
+    names = body.__code__.co_varnames[: body.__code__.co_argcount]
+    defaults = body.__defaults__ or ()
+    given = dict(zip(names[len(names) - len(defaults) :], defaults, strict=True))
+    return [_parameter(name, annotations[name], given) for name in names[1:]]
 
 
-def _parameter(parameter: inspect.Parameter) -> Parameter:
-    kind, declaration = get_args(parameter.annotation)
+def _parameter(name: str, annotation: Any, defaults: Mapping[str, Any]) -> Parameter:
+    kind, declaration = get_args(annotation)
     if get_origin(kind) in (Union, UnionType):
         kind = next(part for part in get_args(kind) if part is not type(None))
     multiple = get_origin(kind) is list
     if multiple:
         (kind,) = get_args(kind)
-    required = parameter.default is inspect.Parameter.empty
-    default = None if required else parameter.default
-    return Parameter(parameter.name, declaration, kind, multiple, required, default)
+    return Parameter(name, declaration, kind, multiple, name not in defaults, defaults.get(name))
 
 
 def parse_words(parameters: Iterable[Parameter], words: list[str]) -> dict[str, Any]:

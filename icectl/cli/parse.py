@@ -8,9 +8,7 @@ and older ones depend on the real one.
 from __future__ import annotations
 
 import importlib
-import inspect
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from icectl.cli.exit_codes import EXIT_CODES
@@ -25,6 +23,7 @@ from icectl.cli.parameters import (
 )
 from icectl.cli.tree import Command, subcommands
 from icectl.errors import UsageError
+from icectl.records import dataclass, fields
 
 Examples = tuple[tuple[str, str], ...]
 NAMES_OF_REFS = ("REF", "FROM", "TO", "BRANCH", "TAG", "NAME")
@@ -88,7 +87,7 @@ def parse(command: Command, words: list[str]) -> Invocation | None:
             return None
         values = found
     _refuse_locations(command, parameters, values)
-    names = CommonOptions.__dataclass_fields__.keys()
+    names = {field.name for field in fields(CommonOptions)}
     common = {name: values.pop(name) for name in names & values.keys()}
     common["storage_option"] = tuple(common.get("storage_option", ()))
     return Invocation(command, loaded.function, CommonOptions(**common), values)
@@ -98,14 +97,25 @@ def parse_with_typer(
     loaded: LoadedCommand, parameters: list[Parameter], words: list[str]
 ) -> dict[str, Any] | None:
     """The same by typer: it prints the help, and words the usage errors."""
+    import inspect
+
     import typer
     from typer.main import get_command
 
     def collect(**values: Any) -> dict[str, Any]:
         return values
 
-    signature = inspect.Signature([_in_signature(parameter) for parameter in parameters])
-    collect.__signature__ = signature  # type: ignore[attr-defined]
+    collect.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        [
+            inspect.Parameter(
+                parameter.name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=inspect.Parameter.empty if parameter.required else parameter.default,
+                annotation=typer_annotation(parameter),
+            )
+            for parameter in parameters
+        ]
+    )
     collect.__annotations__ = {}
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
     app.command(
@@ -122,16 +132,6 @@ def parse_with_typer(
         message = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
         raise UsageError(message, hint=f"{program} --help lists what it takes") from None
     return result if isinstance(result, dict) else None
-
-
-def _in_signature(parameter: Parameter) -> inspect.Parameter:
-    default = inspect.Parameter.empty if parameter.required else parameter.default
-    return inspect.Parameter(
-        parameter.name,
-        inspect.Parameter.KEYWORD_ONLY,
-        default=default,
-        annotation=typer_annotation(parameter),
-    )
 
 
 def _refuse_locations(

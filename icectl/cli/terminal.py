@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import shutil
 import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Self, TextIO
@@ -27,6 +26,8 @@ def detect_style(stream: TextIO, environ: Mapping[str, str], *, no_color: bool) 
     unicode = encoding.startswith("utf")
     if not stream.isatty():
         return Style(unicode=unicode)
+    import shutil
+
     colour = is_terminal(stream, environ) and not no_color and not environ.get("NO_COLOR")
     return Style(colour=colour, width=shutil.get_terminal_size().columns, unicode=unicode)
 
@@ -98,11 +99,12 @@ class Output:
 
 def _start_pager(environ: Mapping[str, str]) -> subprocess.Popen[str] | None:
     """`$ICECTL_PAGER`, `$PAGER` or less; None where there is none or it is `cat` or empty."""
+    import shutil
+    import subprocess
+
     command = environ.get("ICECTL_PAGER", environ.get("PAGER", "less"))
     if command.strip() in ("", "cat") or shutil.which(command.split()[0]) is None:
         return None
-    import subprocess
-
     return subprocess.Popen(
         command,
         shell=True,

@@ -33,7 +33,7 @@ How to add a command
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from icectl.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

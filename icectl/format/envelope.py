@@ -7,10 +7,10 @@ the payload. The specification's header has 39 bytes; an early draft had 27.
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
 
 from icectl import __version__
 from icectl.errors import FormatError, UnsupportedError
+from icectl.records import dataclass
 
 MAGIC = "ICE🧊CHUNK".encode()
 HEADER_SIZE = 39

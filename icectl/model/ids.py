@@ -7,7 +7,7 @@ exactly one text.
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import ClassVar, Self
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -54,7 +54,7 @@ class ObjectId(bytes):
 
     @classmethod
     def generate(cls) -> Self:
-        return cls(secrets.token_bytes(cls.sizes[0]))
+        return cls(os.urandom(cls.sizes[0]))
 
     def __str__(self) -> str:
         return encode_base32(self)

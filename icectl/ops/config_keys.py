@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from icectl.errors import UsageError
+from icectl.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

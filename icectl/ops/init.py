@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
+from icectl.records import dataclass
 from icectl.repository.initialize import initialize_repository
 from icectl.storage.contract import Storage
 

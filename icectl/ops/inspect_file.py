@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from icectl.errors import FormatError, ObjectNotFoundError, RefNotFoundError, UsageError
@@ -11,6 +10,7 @@ from icectl.format.envelope import Generation
 from icectl.format.inspection import Inspection, inspect_bytes
 from icectl.model.ids import ChunkId
 from icectl.model.manifest import Manifest, RefKind
+from icectl.records import dataclass
 
 if TYPE_CHECKING:
     from icectl.repository.repository import Repository

@@ -9,7 +9,8 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+
+from icectl.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from icectl.model.ids import ObjectId
+from icectl.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

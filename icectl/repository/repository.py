@@ -7,7 +7,6 @@ sees. Every generation answers the same questions; only V2 has a repo info file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -17,6 +16,7 @@ from icectl.model.ids import ManifestId, ObjectId, SnapshotId
 from icectl.model.repo import RepoInfo, SnapshotInfo
 from icectl.model.snapshot import Snapshot
 from icectl.model.transaction_log import TransactionLog
+from icectl.records import dataclass, field
 from icectl.repository.layout import Layout
 from icectl.repository.resolve import ResolvedRef, resolve_ref
 from icectl.storage.contract import Storage
@@ -32,7 +32,7 @@ WRITABLE = (Generation.V1, Generation.V2)
 """What icectl changes; older generations are read-only."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Repository:
     storage: Storage
     generation: Generation
@@ -43,9 +43,7 @@ class Repository:
     branch_tips: Mapping[str, SnapshotId]
     tag_targets: Mapping[str, SnapshotId]
     deleted_tag_names: tuple[str, ...]
-    _read_infos: dict[SnapshotId, SnapshotInfo] = field(
-        default_factory=dict, repr=False, compare=False
-    )
+    _read_infos: dict[SnapshotId, SnapshotInfo] = field(default_factory=dict)
 
     @property
     def is_writable(self) -> bool:

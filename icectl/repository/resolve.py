@@ -7,13 +7,13 @@ each may be followed by `~N` for the Nth ancestor.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from icectl.errors import RefNotFoundError, UsageError
 from icectl.model.ids import ALPHABET, SnapshotId
+from icectl.records import dataclass
 from icectl.repository.names import nearest_hint
 
 if TYPE_CHECKING:

@@ -8,12 +8,11 @@ tells whether the update landed, however many others came after it.
 
 from __future__ import annotations
 
+import os
 import random
-import secrets
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass, replace
 
 from icectl.errors import (
     ConflictError,
@@ -26,6 +25,7 @@ from icectl.format.repo import decode_repo, encode_repo
 from icectl.format.values import decode_flexbuffers
 from icectl.model.ids import encode_base32
 from icectl.model.repo import Availability, RepoInfo, RepoStatus, Update, UpdateType
+from icectl.records import dataclass, replace
 from icectl.repository.edits import Edited
 from icectl.repository.ops_log import REPO_PATH, OpsLogBeyondReach, backup_object, walk_updates
 from icectl.storage.contract import Storage
@@ -140,7 +140,7 @@ def with_update(info: RepoInfo, update_type: UpdateType, now: int, backup: str) 
 
 def backup_name(now: int) -> str:
     remaining = YEAR_3000_MILLISECONDS - now // 1000
-    return f"repo.{remaining}.{encode_base32(secrets.token_bytes(12))}"
+    return f"repo.{remaining}.{encode_base32(os.urandom(12))}"
 
 
 def check_online(status: RepoStatus) -> None:

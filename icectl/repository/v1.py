@@ -7,7 +7,7 @@ gap. A tag's file is never removed: an empty tombstone beside it deletes the tag
 
 from __future__ import annotations
 
-import secrets
+import os
 import time
 from collections.abc import Callable
 
@@ -114,7 +114,7 @@ def update_config(storage: Storage, change: Callable[[bytes | None], bytes]) -> 
                 storage.put_if_absent(CONFIG_PATH, data)
             elif data != found.data:
                 remaining = YEAR_3000_MILLISECONDS - time.time_ns() // 1_000_000
-                name = f"{CONFIG_PATH}.{remaining}.{encode_base32(secrets.token_bytes(12))}"
+                name = f"{CONFIG_PATH}.{remaining}.{encode_base32(os.urandom(12))}"
                 storage.put_if_absent(f"{BACKUPS}/{name}", found.data)
                 storage.put_if_match(CONFIG_PATH, data, found.version)
         except PreconditionFailedError:

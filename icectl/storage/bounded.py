@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from itertools import islice
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -18,6 +20,8 @@ def map_bounded(
 
     The items are consumed lazily. When the caller stops early, what has not begun is cancelled.
     """
+    from concurrent.futures import FIRST_COMPLETED, wait
+
     source = iter(items)
     pending = {submit(item) for item in islice(source, ahead)}
     try:
@@ -36,6 +40,8 @@ def map_on_threads(
     function: Callable[[Item], Result], items: Iterable[Item], *, workers: int, ahead: int
 ) -> Iterator[Result]:
     """`map_bounded` on a pool of threads that ends with the iteration."""
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(workers, thread_name_prefix="icectl-storage") as pool:
         yield from map_bounded(lambda item: pool.submit(function, item), items, ahead=ahead)
 

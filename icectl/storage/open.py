@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from urllib.parse import unquote, urlsplit
 
 from icectl.errors import UsageError
 from icectl.storage.contract import Storage
@@ -89,6 +88,8 @@ def split_location(location: str) -> tuple[str, str]:
             hint="write a path, file://, s3://, gs:// or memory://",
         )
     if scheme == "file":
+        from urllib.parse import unquote
+
         rest = unquote(rest.removeprefix("localhost"))
         if not rest.startswith("/"):
             raise UsageError(
@@ -129,6 +130,8 @@ def _endpoint_url(options: Mapping[str, str]) -> str | None:
             "the storage option endpoint_url must not hold a user or password",
             hint="credentials come from the standard variables and files",
         )
+    from urllib.parse import urlsplit
+
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0

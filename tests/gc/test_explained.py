@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ import pytest
 from icectl.errors import FormatError
 from icectl.format.repo import encode_repo
 from icectl.model.repo import RepoInfo
+from icectl.records import replace
 from icectl.repository.ops_log import read_repo
 from icectl.storage.local import LocalStorage
 from tests.gc.repositories import collect, files, messy_repository

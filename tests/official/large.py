@@ -12,7 +12,6 @@ Learnt about its API (2.3.0):
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,6 +22,7 @@ import zarr
 from zarr.core.buffer import cpu
 
 from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange
+from icectl.records import replace
 from tests.official.histories import commit, create
 from tests.official.reading import Where, open_official
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from icectl.errors import ConflictError, RefNotFoundError, RefusedError, UsageError
@@ -17,6 +15,7 @@ from icectl.model.repo import (
     TagDeletedUpdate,
 )
 from icectl.model.values import MetadataItem
+from icectl.records import replace
 from icectl.repository import edits
 from tests.repository.builders import make_info, sid
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -38,6 +37,7 @@ from icectl.format.transaction_log import decode_transaction_log
 from icectl.format.writer import Writer
 from icectl.model.manifest import RefKind
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot
+from icectl.records import replace
 from tests.official import ic, zarr
 from tests.official.histories import commit, create
 

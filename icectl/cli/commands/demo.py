@@ -6,7 +6,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -14,6 +13,7 @@ from icectl.cli.context import CommandContext
 from icectl.cli.options import command
 from icectl.cli.parameters import Argument, Option
 from icectl.errors import IcectlError
+from icectl.records import dataclass
 
 EXAMPLES = {
     "demo": (

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Annotated, Any
 
 from icectl.cli.context import CommandContext
@@ -13,6 +12,7 @@ from icectl.errors import UsageError
 from icectl.ops.expire.execute import execute_expiration, plan_for
 from icectl.ops.expire.policy import Policy
 from icectl.ops.expire.report import build_result
+from icectl.records import fields
 from icectl.render.expire import render_expiration
 
 EXAMPLES = {

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -20,6 +19,7 @@ from icectl.cli.locations import (
 from icectl.cli.options import command
 from icectl.cli.parameters import Argument
 from icectl.errors import RefNotFoundError, UsageError
+from icectl.records import dataclass
 from icectl.render.style import Style
 from icectl.render.tables import Column, render_table
 from icectl.storage.open import open_storage

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from icectl.errors import ConflictError, FormatError, IcectlError, StorageError
 from icectl.ops.gc.backups import BackupPlan, plan_backups
@@ -13,6 +12,7 @@ from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.plan import ChooseEngine, GcPlan, local_engine, plan_gc
 from icectl.ops.gc.plan_file import SavedPlan
 from icectl.ops.gc.watch import Watch
+from icectl.records import dataclass, field
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage

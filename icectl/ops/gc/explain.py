@@ -12,7 +12,6 @@ operation created or reset.
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
-from dataclasses import dataclass, field
 
 from icectl.errors import FormatError, IcectlError, ObjectNotFoundError
 from icectl.model.ids import SnapshotId
@@ -26,6 +25,7 @@ from icectl.model.repo import (
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.transitions import RELEASING, State, find_problem, state_of
 from icectl.ops.gc.watch import Watch
+from icectl.records import dataclass, field
 from icectl.repository.ops_log import (
     REPO_PATH,
     OpsLogBeyondReach,

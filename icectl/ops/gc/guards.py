@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from icectl.errors import RefusedError, UnsupportedError, UsageError
 from icectl.ops.gc.plan import GcPlan
+from icectl.records import dataclass
 from icectl.repository.repository import Repository
 from icectl.repository.update import check_online
 

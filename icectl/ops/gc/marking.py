@@ -8,7 +8,6 @@ names the file. Both engines call these functions.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from icectl.model.manifest import RefKind
 from icectl.model.snapshot import ArrayNodeData, ManifestFileInfo, Snapshot, UnknownNodeData
 from icectl.ops.gc.id_sets import IdSet, find_repeated, id_columns
 from icectl.ops.gc.objects import ObjectKind
+from icectl.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

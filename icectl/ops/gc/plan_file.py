@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from icectl.model.ids import SnapshotId
 from icectl.ops.gc.id_sets import BLOCK, IdSet, decode_names, union
 from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.plan import GcPlan
+from icectl.records import dataclass, replace
 
 VERSION = 1
 PARQUET = ".parquet"

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from icectl.ops.gc.collect import PlannedRun
 from icectl.ops.gc.delete import DeleteFailure
 from icectl.ops.gc.execute import Deleted
 from icectl.ops.gc.objects import GarbageSet, ObjectKind
+from icectl.records import dataclass
 
 DAY = 24 * 3600 * 1_000_000
 AGES = (("1 week", 7 * DAY), ("1 month", 30 * DAY), ("1 year", 365 * DAY))

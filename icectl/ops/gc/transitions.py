@@ -7,7 +7,6 @@ nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
@@ -26,6 +25,7 @@ from icectl.model.repo import (
     UnknownUpdate,
     UpdateType,
 )
+from icectl.records import dataclass
 
 RELEASING = (
     BranchDeletedUpdate,

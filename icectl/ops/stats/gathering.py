@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -21,6 +20,7 @@ from icectl.ops.stats.distinct import Distinct
 from icectl.ops.stats.manifest_sums import ArraySums, ManifestSums, sum_manifest
 from icectl.ops.stats.result import ContainerStats
 from icectl.ops.stats.usage import ManifestUse, Usage
+from icectl.records import dataclass
 from icectl.repository.repository import Repository
 from icectl.storage.bounded import map_on_threads
 

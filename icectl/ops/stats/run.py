@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from icectl.model.ids import SnapshotId
@@ -14,6 +13,7 @@ from icectl.ops.stats.gathering import BITS, Engine, LocalEngine, Wanted
 from icectl.ops.stats.result import BackupStats, ManifestStats, StatsResult
 from icectl.ops.stats.totals import Totals
 from icectl.ops.stats.usage import Usage, read_usage, ref_masks
+from icectl.records import dataclass
 from icectl.repository.ops_log import BACKUPS
 from icectl.repository.repository import Repository
 

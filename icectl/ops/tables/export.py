@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icectl.errors import IcectlError, RefusedError, UnsupportedError
+from icectl.records import dataclass
 
 if TYPE_CHECKING:
     from icectl.ops.tables.scan import Partition, TableScan

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.history import History
 from icectl.ops.validate.metadata import Metadata
 from icectl.ops.validate.problem import Problem, Report
+from icectl.records import dataclass, field
 from icectl.repository.repository import Repository
 
 SHOWN_NAMES = 3

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.util
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,6 +22,7 @@ from icectl.ops.validate.check_node import regular_chunks
 from icectl.ops.validate.chunks import NeededChunks
 from icectl.ops.validate.problem import Problem, Report
 from icectl.ops.validate.sampling import Sample
+from icectl.records import dataclass
 from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import Storage
 

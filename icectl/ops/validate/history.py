@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 
 from icectl.errors import ObjectNotFoundError
 from icectl.model.ids import SnapshotId
 from icectl.ops.validate.problem import UNREADABLE
+from icectl.records import dataclass
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.repository import Repository
 
@@ -21,7 +21,7 @@ class History:
     tags: Mapping[str, SnapshotId]
     whole: bool
     """Whether nothing was left out."""
-    _refs: dict[SnapshotId, list[tuple[str, str]]] | None = field(default=None, repr=False)
+    _refs: dict[SnapshotId, list[tuple[str, str]]] | None = None
 
     def ancestry(self, tip: SnapshotId) -> Iterator[SnapshotId]:
         seen: set[SnapshotId] = set()

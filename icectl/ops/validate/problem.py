@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
 
 from icectl.errors import FormatError, UnsupportedError
 from icectl.model.ids import SnapshotId
 from icectl.ops.validate.rule import Rule, Severity
+from icectl.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Report:
     num_known: int = 0
     missing: list[str] = field(default_factory=list)
     """Objects that are gone, for gc's `--known-missing`."""
-    _places: dict[Problem, int] = field(default_factory=dict, repr=False)
+    _places: dict[Problem, int] = field(default_factory=dict)
 
     def add(self, problem: Problem, snapshots: Collection[SnapshotId] = ()) -> None:
         place = self._places.get(problem)

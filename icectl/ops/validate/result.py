@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from icectl.model.ids import SnapshotId
 from icectl.ops.validate.history import History
 from icectl.ops.validate.problem import Problem, Report
 from icectl.ops.validate.rule import SEVERITIES, Level, Severity
+from icectl.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)
