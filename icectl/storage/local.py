@@ -131,28 +131,37 @@ class LocalStorage(Storage):
     def read_sizes_and_times(
         self, prefix: str, names: Iterable[str]
     ) -> Iterator[tuple[int, int] | None]:
-        directory = f"{self._root / check_prefix(prefix)}/"
-        for name in names:
+        names = list(names)
+        check_path("/".join(names) or "none")  # of all names at once: there may be a million
+        with self._failures(prefix, "read"):
             try:
-                status = os.stat(directory + check_path(name))  # noqa: PTH116 -- a million of them
+                directory = os.open(self._root / check_prefix(prefix), os.O_DIRECTORY)
             except (FileNotFoundError, NotADirectoryError):
-                yield None
-            except OSError as error:
-                raise self._error(error, f"{prefix}/{name}", "read") from error
-            else:
-                yield (
-                    None
-                    if stat.S_ISDIR(status.st_mode)
-                    else (status.st_size, status.st_mtime_ns // 1000)
-                )
+                yield from [None] * len(names)
+                return
+        try:
+            for name in names:
+                try:
+                    status = os.stat(name, dir_fd=directory)
+                except (FileNotFoundError, NotADirectoryError):
+                    yield None
+                except OSError as error:
+                    raise self._error(error, f"{prefix}/{name}", "read") from error
+                else:
+                    yield (
+                        None
+                        if stat.S_ISDIR(status.st_mode)
+                        else (status.st_size, status.st_mtime_ns // 1000)
+                    )
+        finally:
+            os.close(directory)
 
     def list_directories(self, prefix: str) -> Iterator[str]:
         parent = check_prefix(prefix)
-        for entry in self._scan(parent):
-            if self._is_directory(entry) and any(
-                self.list(join_path(parent, entry.name), with_info=False)
-            ):
-                yield entry.name
+        for batch in self._scan(parent):
+            for name in self._directories(parent, batch):
+                if any(self.list(join_path(parent, name), with_info=False)):
+                    yield name
 
     def put_if_absent(
         self, path: str, data: bytes, *, metadata: Mapping[str, str] | None = None
@@ -237,19 +246,18 @@ class LocalStorage(Storage):
         directories = [top]
         while directories:
             directory = directories.pop()
-            for batch in in_batches(self._scan(directory), NAMES_BATCH):
-                below = [entry for entry in batch if self._is_directory(entry)]
-                directories += [join_path(directory, entry.name) for entry in below]
-                files = batch if not below else [entry for entry in batch if not entry.is_dir()]
-                yield directory, [e for e in files if not e.name.startswith(PRIVATE_PREFIX)]
+            for batch in self._scan(directory):
+                below = self._directories(directory, batch)
+                directories += [join_path(directory, name) for name in below]
+                if below:
+                    batch = [entry for entry in batch if not entry.is_dir()]
+                yield directory, [e for e in batch if not e.name.startswith(PRIVATE_PREFIX)]
 
-    def _is_directory(self, entry: os.DirEntry[str]) -> bool:
-        try:
-            return entry.is_dir()
-        except OSError as error:  # a loop of symbolic links, for one
-            raise self._error(error, entry.path, "listed") from error
+    def _directories(self, parent: str, batch: Iterable[os.DirEntry[str]]) -> Sequence[str]:
+        with self._failures(parent, "listed"):  # a loop of symbolic links, for one
+            return [entry.name for entry in batch if entry.is_dir()]
 
-    def _scan(self, directory: str) -> Iterator[os.DirEntry[str]]:
+    def _scan(self, directory: str) -> Iterator[Sequence[os.DirEntry[str]]]:
         with self._failures(directory or self.location, "listed"):
             try:
                 entries = os.scandir(self._root / directory)
@@ -258,7 +266,7 @@ class LocalStorage(Storage):
                     self._check_root()
                 return
             with entries:
-                yield from entries
+                yield from in_batches(entries, NAMES_BATCH)
 
     def _check_root(self) -> None:
         """A root that does not exist yet is empty; below or at a file there never will be one."""
