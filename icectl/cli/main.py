@@ -7,10 +7,11 @@ exit code, anything unforeseen is exit code 70.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Iterable, Mapping
-from typing import TextIO
+from typing import NoReturn, TextIO
 
 from icectl.cli import exit_codes
 from icectl.cli.tree import COMMANDS, GROUPS, find_command
@@ -21,16 +22,17 @@ if TYPE_CHECKING:
     from icectl.cli.parse import Invocation
 
 
-def main() -> None:
+def main() -> NoReturn:
     _replace_closed_streams()
+    # numpy's linear algebra is never used; its threads would only spin while a command starts.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = run(sys.argv[1:], os.environ)
-    try:
+    with contextlib.suppress(OSError):  # told already
         sys.stdout.flush()
-    except OSError:
-        os._exit(code)  # told already; the interpreter would try again, and complain
-    if code == exit_codes.INTERRUPTED:
-        os._exit(code)  # a worker thread must not delay the answer to Ctrl-C
-    sys.exit(code)
+        sys.stderr.flush()
+    # All is written and closed. Taking the interpreter apart would be a tenth of a short
+    # command, complain about a closed pipe, and wait for threads after Ctrl-C.
+    os._exit(code)
 
 
 def _replace_closed_streams() -> None:
