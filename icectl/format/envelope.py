@@ -7,10 +7,15 @@ the payload. The specification's header has 39 bytes; an early draft had 27.
 from __future__ import annotations
 
 import enum
+import threading
+from typing import TYPE_CHECKING
 
 from icectl import __version__
 from icectl.errors import FormatError, UnsupportedError
 from icectl.records import dataclass
+
+if TYPE_CHECKING:
+    import zstandard
 
 MAGIC = "ICE🧊CHUNK".encode()
 HEADER_SIZE = 39
@@ -28,6 +33,8 @@ USUAL_RATIO = 32
 SMALL_PAYLOAD = 2**16
 # So much compressed input at once that even a bomb cannot unfold to much more than the limit.
 _SLICE = 4096
+
+_own = threading.local()
 
 
 class FileType(enum.IntEnum):
@@ -159,15 +166,23 @@ def decompress(data: bytes, start: int) -> bytes | bytearray:
     room = min(max(SMALL_PAYLOAD, USUAL_RATIO * len(frame)), _limit(len(frame)))
     try:
         if zstandard.frame_content_size(frame) <= room:
-            return zstandard.ZstdDecompressor().decompress(
-                frame, max_output_size=room, allow_extra_data=False
-            )
+            return _decompressor().decompress(frame, max_output_size=room, allow_extra_data=False)
     except (zstandard.ZstdError, MemoryError):
         pass
     payload, problem = decompress_what_there_is(data, start)
     if problem is not None:
         raise problem
     return payload
+
+
+def _decompressor() -> zstandard.ZstdDecompressor:
+    """One for each thread: making it takes longer than decompressing a small file."""
+    import zstandard
+
+    if not hasattr(_own, "decompressor"):
+        _own.decompressor = zstandard.ZstdDecompressor()
+    found: zstandard.ZstdDecompressor = _own.decompressor
+    return found
 
 
 def _limit(compressed: int) -> int:

@@ -141,9 +141,12 @@ def _gather_few(
     """The same for a handful, where one array operation costs more than all of them."""
     import numpy as np
 
-    ids: list[bytes] = []
+    data = reader.data
+    ids: list[bytes | bytearray] = []
     ends: list[int] = []
     tables: set[int] = set()
+    native: dict[Sequence[int], int] = {}
+    """The place of the id in the tables of one plan; 0 where it is no native reference."""
     count = 0
     for array in raw.arrays:
         start, length = array.refs
@@ -152,13 +155,17 @@ def _gather_few(
             position = reader.follow(slot)
             tables.add(position)
             places = reader.places(CHUNK_REF, position)
-            if _kind(places, position)[0] is not RefKind.NATIVE:
+            place = native.get(places)
+            if place is None:
+                is_native = _kind(places, position)[0] is RefKind.NATIVE
+                place = native[places] = places[_FIELDS["chunk_id"]] if is_native else 0
+            if not place:
                 continue
-            place = position + places[_FIELDS["chunk_id"]]
-            ids.append(bytes(reader.data[place : place + 12]))
+            place += position
+            ids.append(data[place : place + 12])
             if with_ends:
                 end = sum(
-                    int.from_bytes(reader.data[position + place : position + place + 8], "little")
+                    int.from_bytes(data[position + place : position + place + 8], "little")
                     for place in (places[_FIELDS["offset"]], places[_FIELDS["length"]])
                     if place
                 )

@@ -12,14 +12,16 @@ from typing import ClassVar, Self
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _VALUES = {character: value for value, character in enumerate(ALPHABET)}
+_PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 
 
 def encode_base32(data: bytes) -> str:
     """Crockford base32 of the bytes, zero bits appended on the right."""
     bits = len(data) * 8
-    count = -(-bits // 5)
-    number = int.from_bytes(data, "big") << (count * 5 - bits)
-    return "".join(ALPHABET[(number >> shift) & 31] for shift in range((count - 1) * 5, -1, -5))
+    width = -(-bits // 10) * 10
+    number = int.from_bytes(data, "big") << (width - bits)
+    pairs = [_PAIRS[number >> shift & 1023] for shift in range(width - 10, -1, -10)]
+    return "".join(pairs)[: -(-bits // 5)]
 
 
 def decode_base32(text: str) -> bytes:

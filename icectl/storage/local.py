@@ -60,8 +60,8 @@ class LocalStorage(Storage):
         return str(self._root)
 
     def read(self, path: str) -> bytes:
-        with self._failures(path, "read"):
-            return self._file(path).read_bytes()
+        with self._failures(path, "read"), open(self._name(path), "rb", buffering=0) as file:  # noqa: PTH123
+            return file.readall()
 
     def read_versioned(self, path: str) -> VersionedBytes:
         data = self.read(path)

@@ -90,6 +90,8 @@ class IdSet:
         return names
 
 
+_BIG_ENDIAN = np.dtype([("high", ">u8"), ("low", ">u4")])
+FEW_IDS = 64
 EMPTY = IdSet(np.empty(0, np.uint64), np.empty(0, np.uint32))
 
 
@@ -97,7 +99,7 @@ def id_columns(ids: NDArray[np.uint8]) -> IdSet:
     """The columns of (n, 12) bytes, in the order given: not a set yet."""
     if not len(ids):
         return EMPTY
-    rows = np.ascontiguousarray(ids).view([("high", ">u8"), ("low", ">u4")]).reshape(-1)
+    rows = np.ascontiguousarray(ids).view(_BIG_ENDIAN).reshape(-1)
     return IdSet(rows["high"].astype(np.uint64), rows["low"].astype(np.uint32))
 
 
@@ -110,14 +112,15 @@ def sort_order(columns: IdSet) -> NDArray[np.intp]:
     return order
 
 
-def find_repeated(columns: IdSet) -> IdSet | None:
-    """An id that stands in the columns more than once."""
+def has_repeats(columns: IdSet) -> bool:
+    """Whether an id stands in the columns more than once."""
+    if len(columns) <= FEW_IDS:  # one array operation costs more than all of this
+        pairs = zip(columns.high.tolist(), columns.low.tolist(), strict=True)
+        return len(set(pairs)) < len(columns)
     high = np.sort(columns.high)
     if not (high[1:] == high[:-1]).any():
-        return None
-    ordered = columns[sort_order(columns)]
-    rows = np.flatnonzero(find_repeats(ordered))
-    return ordered[rows[:1]] if len(rows) else None
+        return False
+    return bool(find_repeats(columns[sort_order(columns)]).any())
 
 
 def find_repeats(columns: IdSet) -> NDArray[np.bool_]:

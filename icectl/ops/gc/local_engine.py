@@ -14,11 +14,13 @@ from icectl.ops.gc.marking import ManifestClaim, MarkedManifest, mark_manifest
 from icectl.ops.gc.objects import GarbageSet, ObjectKind
 from icectl.ops.gc.presence import MISSING_CHUNK, check_present, find_garbage, short_error
 from icectl.ops.gc.watch import Watch
+from icectl.ops.readers import count_readers
 from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import Storage
 
 LOCAL_READERS = 2
 REMOTE_READERS = 32
+REFERENCES_AT_ONCE = 4_000_000
 BATCH_BYTES = 2**20
 BATCH_MANIFESTS = 64
 
@@ -60,7 +62,13 @@ def mark_manifests(
 
     marked: list[MarkedManifest] = []
     remote = storage.listing_shards() > 1
-    workers = REMOTE_READERS if remote else LOCAL_READERS
+    workers = count_readers(
+        storage,
+        (claim.num_chunk_refs for claim in claims),
+        local=LOCAL_READERS,
+        remote=REMOTE_READERS,
+        at_once=REFERENCES_AT_ONCE,
+    )
     batches = (
         [[claim] for claim in claims] if remote else in_groups(claims, BATCH_BYTES, BATCH_MANIFESTS)
     )

@@ -18,7 +18,7 @@ from icectl.format.snapshot import decode_snapshot
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, ChunkId, ManifestId, SnapshotId
 from icectl.model.manifest import RefKind
 from icectl.model.snapshot import ArrayNodeData, ManifestFileInfo, Snapshot, UnknownNodeData
-from icectl.ops.gc.id_sets import IdSet, find_repeated, id_columns
+from icectl.ops.gc.id_sets import IdSet, has_repeats, id_columns
 from icectl.ops.gc.objects import ObjectKind
 from icectl.records import dataclass
 
@@ -61,8 +61,7 @@ def mark_manifest(data: bytes, claim: ManifestClaim, *, with_ends: bool = True) 
                 f"its snapshots say {claim.num_chunk_refs}"
             )
         columns = id_columns(refs.chunk_id)
-        twice = find_repeated(columns)
-        if twice is not None:
+        if has_repeats(columns):
             _check_ranges_differ(data)
     except FormatError as error:
         raise error.at(claim.path) from None

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from icectl.model.ids import ManifestId
 from icectl.ops.gc.watch import Watch
+from icectl.ops.readers import count_readers
 from icectl.ops.stats.containers import find_container
 from icectl.ops.stats.distinct import Distinct
 from icectl.ops.stats.manifest_sums import ArraySums, ManifestSums, sum_manifest
@@ -28,7 +29,8 @@ Column = NDArray[Any]
 Columns = dict[str, Column]
 BITS = 64
 """Of one column of masks."""
-MANIFEST_READERS = 8
+LOCAL_READERS = 2
+REMOTE_READERS = 8
 REFERENCES_AT_ONCE = 2_000_000
 """References in memory at once, unless one manifest alone has more."""
 
@@ -112,8 +114,13 @@ class LocalEngine:
 
 
 def _read_sums(repository: Repository, usage: Usage, watch: Watch) -> Iterable[ManifestSums]:
-    largest = max((use.num_chunk_refs for use in usage.manifests.values()), default=0)
-    workers = max(1, min(MANIFEST_READERS, REFERENCES_AT_ONCE // max(largest, 1)))
+    workers = count_readers(
+        repository.storage,
+        (use.num_chunk_refs for use in usage.manifests.values()),
+        local=LOCAL_READERS,
+        remote=REMOTE_READERS,
+        at_once=REFERENCES_AT_ONCE,
+    )
     with watch.phase("reading manifests", len(usage.manifests)) as counter:
         for sums in map_on_threads(
             lambda manifest_id: read_sums(repository, manifest_id),

@@ -22,6 +22,7 @@ from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
 from icectl.ops.gc.marking import ManifestClaim
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.watch import Counter, Watch
+from icectl.ops.readers import count_readers
 from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.check_manifest import check_manifest
 from icectl.ops.validate.metadata import ArrayUse, ChangedArrays, Metadata
@@ -30,7 +31,8 @@ from icectl.records import dataclass, field
 from icectl.repository.repository import Repository
 from icectl.storage.bounded import map_on_threads
 
-READERS = 8
+LOCAL_READERS = 2
+REMOTE_READERS = 8
 REFERENCES_REMEMBERED = 1_000_000
 """Of manifests that the next comparison may need again."""
 
@@ -96,8 +98,13 @@ class CheckedManifests:
     def read_rest(self) -> None:
         """Those that no comparison needed."""
         rest = [one for one in self.metadata.claims if one not in self._done]
-        largest = max((self.metadata.claims[one].num_chunk_refs for one in rest), default=0)
-        workers = max(1, min(READERS, REFERENCES_REMEMBERED // max(largest, 1)))
+        workers = count_readers(
+            self.repository.storage,
+            (self.metadata.claims[one].num_chunk_refs for one in rest),
+            local=LOCAL_READERS,
+            remote=REMOTE_READERS,
+            at_once=REFERENCES_REMEMBERED,
+        )
         for manifest_id, (manifest, problems) in map_on_threads(
             lambda one: (one, self._read(one)), rest, workers=workers, ahead=workers
         ):
