@@ -6,7 +6,6 @@ that runs now, unless `PYSPARK_PYTHON` says otherwise.
 
 from __future__ import annotations
 
-import shutil
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
@@ -60,9 +59,11 @@ def missing_for_spark(options: SparkOptions, environ: Mapping[str, str]) -> str 
             return f"{module} is not installed"
     if options.remote:
         return None
+    from shutil import which
+
     java_home = environ.get("JAVA_HOME")
     java = Path(java_home, "bin", "java") if java_home else None
-    if not (java and java.exists()) and shutil.which("java", path=environ.get("PATH")) is None:
+    if not (java and java.exists()) and which("java", path=environ.get("PATH")) is None:
         return "Java is not installed"
     return None
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from icectl.errors import FormatError
 from icectl.repository.config import read_config
 from icectl.repository.repository import Repository
@@ -30,5 +28,7 @@ def find_container(location: str, prefixes: tuple[str, ...]) -> tuple[str, bool]
     for prefix in prefixes:
         if location.startswith(prefix):
             return prefix, True
+    from urllib.parse import urlsplit
+
     parts = urlsplit(location)
     return f"{parts.scheme}://{parts.netloc}/", False
