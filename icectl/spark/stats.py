@@ -17,15 +17,8 @@ from icectl.ops.gc.local_engine import in_groups
 from icectl.ops.gc.marking import ManifestClaim
 from icectl.ops.gc.watch import Watch
 from icectl.ops.stats.containers import find_container
-from icectl.ops.stats.gathering import (
-    Column,
-    Columns,
-    Gathered,
-    Wanted,
-    mask_names,
-    mask_words,
-    read_sums,
-)
+from icectl.ops.stats.engine import Wanted, mask_names, mask_words, read_sums
+from icectl.ops.stats.gathering import Column, Columns, Gathered
 from icectl.ops.stats.manifest_sums import ArraySums
 from icectl.ops.stats.result import ContainerStats
 from icectl.ops.stats.usage import ManifestUse, Usage

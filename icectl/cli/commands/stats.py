@@ -90,7 +90,7 @@ def stats(
     """
     from icectl.cli.engines import SparkChoice
     from icectl.ops.gc.watch import Watch
-    from icectl.ops.stats.gathering import Engine, LocalEngine
+    from icectl.ops.stats.engine import Engine, LocalEngine
     from icectl.ops.stats.run import StatsOptions, measure
     from icectl.render.stats import make_stats_renderer, render_stats_csv
 

@@ -8,56 +8,21 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.model.ids import ManifestId
-from icectl.ops.gc.watch import Watch
-from icectl.ops.readers import count_readers
 from icectl.ops.stats.containers import find_container
 from icectl.ops.stats.distinct import Distinct
-from icectl.ops.stats.manifest_sums import ArraySums, ManifestSums, sum_manifest
+from icectl.ops.stats.engine import Wanted, mask_names, mask_words
+from icectl.ops.stats.manifest_sums import ArraySums, ManifestSums
 from icectl.ops.stats.result import ContainerStats
 from icectl.ops.stats.usage import ManifestUse, Usage
 from icectl.records import dataclass
-from icectl.repository.repository import Repository
-from icectl.storage.bounded import map_on_threads
 
 Column = NDArray[Any]
 Columns = dict[str, Column]
-BITS = 64
-"""Of one column of masks."""
-LOCAL_READERS = 2
-REMOTE_READERS = 8
-REFERENCES_AT_ONCE = 2_000_000
-"""References in memory at once, unless one manifest alone has more."""
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which columns the rows need beside `array` and `length`."""
-
-    num_masks: int
-    by_snapshot: bool
-
-    @property
-    def reductions(self) -> dict[str, np.ufunc]:
-        """How the values of one chunk object are joined."""
-        values: dict[str, np.ufunc] = {"array": np.minimum}
-        values |= dict.fromkeys(mask_names(self.num_masks), np.bitwise_or)
-        if self.by_snapshot:
-            values |= {"first": np.minimum, "last": np.maximum}
-        return values
-
-
-def mask_names(count: int) -> list[str]:
-    return [f"mask_{word}" for word in range(count)]
-
-
-def mask_words(mask: int, count: int) -> list[int]:
-    return [mask >> (BITS * word) & (2**BITS - 1) for word in range(count)]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,67 +38,21 @@ class Gathered:
     """By manifest: of all its references."""
 
 
-class Engine(Protocol):
-    @property
-    def name(self) -> str: ...
-
-    def gather(
-        self,
-        repository: Repository,
-        usage: Usage,
-        wanted: Wanted,
-        prefixes: tuple[str, ...],
-        watch: Watch,
-    ) -> Gathered:
-        """`prefixes` are those of the containers of virtual chunks."""
-
-
-class LocalEngine:
-    name = "local"
-
-    def gather(
-        self,
-        repository: Repository,
-        usage: Usage,
-        wanted: Wanted,
-        prefixes: tuple[str, ...],
-        watch: Watch,
-    ) -> Gathered:
-        rows = _Rows(usage, wanted)
-        for sums in _read_sums(repository, usage, watch):
-            rows.add(sums)
-        native, virtual = rows.native.compact(), rows.virtual.compact()
-        return Gathered(
-            native,
-            virtual,
-            _containers(rows.locations, virtual, prefixes),
-            rows.inline,
-            rows.inline_of,
-            rows.bytes_of,
-        )
-
-
-def _read_sums(repository: Repository, usage: Usage, watch: Watch) -> Iterable[ManifestSums]:
-    workers = count_readers(
-        repository.storage,
-        (use.num_chunk_refs for use in usage.manifests.values()),
-        local=LOCAL_READERS,
-        remote=REMOTE_READERS,
-        at_once=REFERENCES_AT_ONCE,
+def gather_sums(
+    every: Iterable[ManifestSums], usage: Usage, wanted: Wanted, prefixes: tuple[str, ...]
+) -> Gathered:
+    rows = _Rows(usage, wanted)
+    for sums in every:
+        rows.add(sums)
+    native, virtual = rows.native.compact(), rows.virtual.compact()
+    return Gathered(
+        native,
+        virtual,
+        _containers(rows.locations, virtual, prefixes),
+        rows.inline,
+        rows.inline_of,
+        rows.bytes_of,
     )
-    with watch.phase("reading manifests", len(usage.manifests)) as counter:
-        for sums in map_on_threads(
-            lambda manifest_id: read_sums(repository, manifest_id),
-            usage.manifests,
-            workers=workers,
-            ahead=workers,
-        ):
-            yield sums
-            counter.advance()
-
-
-def read_sums(repository: Repository, manifest_id: ManifestId) -> ManifestSums:
-    return sum_manifest(repository.read_manifest(manifest_id, with_coordinates=False))
 
 
 class _Rows:
@@ -172,11 +91,11 @@ class _Rows:
     def _values(self, use: ManifestUse, place: int, rows: int) -> Columns:
         count = self._wanted.num_masks
         masks = zip(mask_names(count), mask_words(use.mask, count), strict=True)
-        return {
-            "array": np.full(rows, place, np.int32),
-            "first": np.full(rows, use.first, np.int32),
-            "last": np.full(rows, use.last, np.int32),
-        } | {name: np.full(rows, word, np.uint64) for name, word in masks}
+        values = {"array": np.full(rows, place, np.int32)}
+        if self._wanted.by_snapshot:
+            values["first"] = np.full(rows, use.first, np.int32)
+            values["last"] = np.full(rows, use.last, np.int32)
+        return values | {name: np.full(rows, word, np.uint64) for name, word in masks}
 
     def _numbers(self, array: ArraySums) -> Column:
         """Locations by numbers that hold for all manifests."""

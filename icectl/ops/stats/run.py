@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from importlib import import_module
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.ops.gc.watch import Watch
 from icectl.ops.stats.containers import container_prefixes
-from icectl.ops.stats.gathering import BITS, Engine, LocalEngine, Wanted
+from icectl.ops.stats.engine import BITS, Engine, LocalEngine, Wanted
 from icectl.ops.stats.result import BackupStats, ManifestStats, StatsResult
-from icectl.ops.stats.totals import Totals
 from icectl.ops.stats.usage import Usage, read_usage, ref_masks
 from icectl.records import dataclass
 from icectl.repository.ops_log import BACKUPS
@@ -34,6 +35,7 @@ class StatsOptions:
 def measure(
     repository: Repository, options: StatsOptions, watch: Watch | None = None
 ) -> StatsResult:
+    Thread(target=import_module, args=["icectl.ops.stats.totals"], daemon=True).start()
     watch = watch or Watch()
     chosen = _choose(repository, options.ref)
     masks: dict[SnapshotId, int] = {}
@@ -56,6 +58,8 @@ def measure(
         container_prefixes(repository),
         watch,
     )
+    from icectl.ops.stats.totals import Totals
+
     totals = Totals(usage, gathered, num_masks)
     native, virtual, inlined = totals.bytes()
     return StatsResult(

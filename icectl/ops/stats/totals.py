@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.ops.stats.gathering import BITS, Column, Columns, Gathered, mask_names, mask_words
+from icectl.ops.stats.engine import BITS, mask_names, mask_words
+from icectl.ops.stats.gathering import Column, Columns, Gathered
 from icectl.ops.stats.gathering import sum_groups as _grouped
 from icectl.ops.stats.result import ArrayStats, FreedStats, RefStats, SnapshotStats
 from icectl.ops.stats.usage import Usage
