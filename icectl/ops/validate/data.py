@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import json
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +16,8 @@ from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.watch import Watch
 from icectl.ops.stats.distinct import Column
 from icectl.ops.validate import chunk_rules as rules
-from icectl.ops.validate.check_node import regular_chunks
 from icectl.ops.validate.chunks import NeededChunks
+from icectl.ops.validate.decoding import Decoder, decoder_of
 from icectl.ops.validate.problem import Problem, Report
 from icectl.ops.validate.sampling import Sample
 from icectl.records import dataclass
@@ -126,51 +124,17 @@ class _Decoders:
 
     def __init__(self, nodes: Sequence[NodeSnapshot | None]) -> None:
         self._nodes = nodes
-        self._decoders: dict[int, Callable[[bytes], None] | None] = {}
+        self._decoders: dict[int, Decoder | None] = {}
 
     def check(self, chunk: ChunkRange, data: bytes) -> Iterator[Problem]:
         node = self._nodes[chunk.array] if chunk.array >= 0 else None
         if node is None:
             return
         if chunk.array not in self._decoders:
-            try:
-                self._decoders[chunk.array] = make_decoder(node.user_data)
-            except Exception as error:  # whatever a codec raises about its configuration
-                self._decoders[chunk.array] = None
-                detail = f"{type(error).__name__}: {error}"
-                yield Problem(rules.CODECS_UNKNOWN, ObjectKind.CHUNK.directory, detail, node.path)
+            decoder, problems = decoder_of(node.user_data, node.path)
+            self._decoders[chunk.array] = decoder
+            yield from problems
         decode = self._decoders[chunk.array]
-        if decode is None:
-            return
-        try:
-            decode(data)
-        except Exception as error:  # whatever a codec raises about damaged bytes
-            detail = f"{type(error).__name__}: {error}"
-            yield Problem(rules.CHUNK_UNDECODABLE, chunk.path, detail, node.path)
-
-
-def make_decoder(document: bytes) -> Callable[[bytes], None]:
-    """Decodes one chunk as zarr does: an array of that one chunk, in memory."""
-    import zarr
-    from zarr.core.buffer import cpu
-    from zarr.storage import MemoryStore
-
-    metadata: dict[str, Any] = json.loads(document)
-    shape = regular_chunks(metadata)
-    if shape is None:
-        raise ValueError(f"the chunk grid {metadata.get('chunk_grid')} is not regular")
-    metadata |= {
-        "shape": shape,
-        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-    }
-    key = "/".join(["c", *("0" for _ in shape)])
-    contents: dict[str, Any] = {
-        "zarr.json": cpu.Buffer.from_bytes(json.dumps(metadata).encode()),
-    }
-    array: Any = zarr.open_array(MemoryStore(contents), mode="r")
-
-    def decode(data: bytes) -> None:
-        contents[key] = cpu.Buffer.from_bytes(data)
-        array[...]
-
-    return decode
+        fault = None if decode is None else decode(data)
+        if fault is not None:
+            yield Problem(rules.CHUNK_UNDECODABLE, chunk.path, fault, node.path)

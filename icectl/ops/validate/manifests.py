@@ -25,6 +25,7 @@ from icectl.ops.gc.watch import Counter, Watch
 from icectl.ops.readers import count_readers
 from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.check_manifest import check_manifest
+from icectl.ops.validate.decoding import check_inline
 from icectl.ops.validate.metadata import ArrayUse, ChangedArrays, Metadata
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
 from icectl.records import dataclass, field
@@ -114,14 +115,21 @@ class CheckedManifests:
 def read_and_check(
     repository: Repository, claim: ManifestClaim, uses: Collection[ArrayUse]
 ) -> tuple[Manifest | None, list[Problem]]:
+    manifest: Manifest | None
+    problems: list[Problem] = []
     try:
-        if not repository.is_writable:
-            return repository.read_manifest(claim.id), []
-        return check_manifest(repository.storage.read(claim.path), claim, uses)
+        if repository.is_writable:
+            data = repository.storage.read(claim.path)
+            manifest, problems = check_manifest(data, claim, uses)
+        else:
+            manifest = repository.read_manifest(claim.id)
     except ObjectNotFoundError:
         return None, []  # told by the listing
     except UNREADABLE as error:
         return None, [unreadable(rules.MANIFEST_UNREADABLE, claim.path, error)]
+    if manifest is not None:
+        problems += check_inline(manifest, claim.path, uses)
+    return manifest, problems
 
 
 def check_manifests(

@@ -27,7 +27,7 @@ from icectl.ops.validate.check_log import (
 from icectl.ops.validate.check_snapshot import check_snapshot
 from icectl.ops.validate.history import History
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
-from icectl.records import dataclass, field
+from icectl.records import dataclass, field, replace
 from icectl.repository.repository import Repository
 
 Extents = tuple[ChunkIndexRange, ...]
@@ -40,6 +40,8 @@ class ArrayUse:
     node_id: NodeId
     path: str
     extents: Extents
+    zarr_json: bytes | None = None
+    """Given where the array's inline chunks are to be decoded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +71,13 @@ class Metadata:
     """Every log that a chosen snapshot needs."""
     arrays: dict[NodeId, NodeSnapshot] = field(default_factory=dict)
     """Each array as one of the newest versions has it."""
+
+    def ask_to_decode(self) -> None:
+        """Inline chunks are decoded where manifests are checked, by whatever engine."""
+        for manifest_id, uses in self.uses.items():
+            self.uses[manifest_id] = {
+                replace(use, zarr_json=self.arrays[use.node_id].user_data) for use in uses
+            }
 
 
 def check_metadata(

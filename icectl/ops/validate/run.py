@@ -90,6 +90,8 @@ def _check_files(
         return checked, LOCAL
     from icectl.ops.validate.engine import Depths, LocalEngine
 
+    if options.level >= Level.DATA and options.decode:
+        metadata.ask_to_decode()
     num_chunk_refs = sum(claim.num_chunk_refs for claim in metadata.claims.values())
     engine = (options.choose_engine or (lambda _: LocalEngine()))(num_chunk_refs)
     depths = Depths(

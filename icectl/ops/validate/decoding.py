@@ -1,0 +1,95 @@
+"""What the codecs of a zarr.json make of the bytes of a chunk."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import numpy as np
+
+from icectl.model.manifest import Manifest, RefKind
+from icectl.ops.gc.objects import ObjectKind
+from icectl.ops.validate import chunk_rules as rules
+from icectl.ops.validate.check_node import regular_chunks
+from icectl.ops.validate.metadata import ArrayUse
+from icectl.ops.validate.problem import Problem
+
+Decoder = Callable[[bytes], str | None]
+"""What is wrong with the bytes of one chunk."""
+
+
+def check_inline(manifest: Manifest, path: str, uses: Collection[ArrayUse]) -> Iterator[Problem]:
+    """Decodes the chunks that lie in the manifest, of arrays with a `zarr.json` to decode by.
+
+    A sample does not leave them out: their bytes have been read anyhow.
+    """
+    asked = (use for use in uses if use.zarr_json is not None)
+    # Of several paths the first, as in other findings about a manifest.
+    by_node = {use.node_id: use for use in sorted(asked, key=lambda use: use.path, reverse=True)}
+    for array in manifest.arrays:
+        use = by_node.get(array.node_id)
+        rows = np.flatnonzero(array.refs.kind == RefKind.INLINE).tolist()
+        if use is None or use.zarr_json is None or not rows:
+            continue
+        decode, problems = decoder_of(use.zarr_json, use.path)
+        yield from problems
+        if decode is None:
+            continue
+        faults = [(row, decode(array.refs.content[row])) for row in rows]
+        bad = [(row, fault) for row, fault in faults if fault is not None]
+        if bad:
+            row, fault = bad[0]
+            more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
+            chunk = array.refs.coordinates[row].tolist()
+            detail = f"the inline chunk {chunk}{more}: {fault}"
+            yield Problem(rules.CHUNK_UNDECODABLE, path, detail, use.path)
+
+
+def decoder_of(document: bytes, path: str) -> tuple[Decoder | None, list[Problem]]:
+    """The decoder of an array; none, and a problem, when its codecs are not to be had."""
+    try:
+        decode = make_decoder(document)
+    except Exception as error:  # whatever a codec raises about its configuration
+        detail = _told(error)
+        return None, [Problem(rules.CODECS_UNKNOWN, ObjectKind.CHUNK.directory, detail, path)]
+
+    def judge(data: bytes) -> str | None:
+        try:
+            decode(data)
+        except Exception as error:  # whatever a codec raises about damaged bytes
+            return _told(error)
+        return None
+
+    return judge, []
+
+
+def _told(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def make_decoder(document: bytes) -> Callable[[bytes], None]:
+    """Decodes one chunk as zarr does: an array of that one chunk, in memory."""
+    import zarr
+    from zarr.core.buffer import cpu
+    from zarr.storage import MemoryStore
+
+    metadata: dict[str, Any] = json.loads(document)
+    shape = regular_chunks(metadata)
+    if shape is None:
+        raise ValueError(f"the chunk grid {metadata.get('chunk_grid')} is not regular")
+    metadata |= {
+        "shape": shape,
+        "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
+    }
+    key = "/".join(["c", *("0" for _ in shape)])
+    contents: dict[str, Any] = {
+        "zarr.json": cpu.Buffer.from_bytes(json.dumps(metadata).encode()),
+    }
+    array: Any = zarr.open_array(MemoryStore(contents), mode="r")
+
+    def decode(data: bytes) -> None:
+        contents[key] = cpu.Buffer.from_bytes(data)
+        array[...]
+
+    return decode
