@@ -80,14 +80,16 @@ def _text(line: str, row: int) -> str:
     for index, piece in enumerate(SEQUENCE.split(line)):
         if index % 2:
             style = _style(piece)
-        elif word := piece.strip():
-            place = MARGIN + (column + len(piece) - len(piece.lstrip())) * CHARACTER
-            length = len(word) * CHARACTER
-            drawn += (
-                f'<text x="{place:.1f}" y="{baseline}" textLength="{length:.1f}"{style}>'
-                f"{escape(word)}</text>\n"
-            )
-        column += len(piece) if index % 2 == 0 else 0
+        else:
+            # Cut at wide gaps as well: not every viewer keeps runs of spaces.
+            for word in re.finditer(r"\S+(?: \S+)*", piece):
+                place = MARGIN + (column + word.start()) * CHARACTER
+                length = len(word[0]) * CHARACTER
+                drawn += (
+                    f'<text x="{place:.1f}" y="{baseline}" textLength="{length:.1f}"{style}>'
+                    f"{escape(word[0])}</text>\n"
+                )
+            column += len(piece)
     return drawn
 
 
