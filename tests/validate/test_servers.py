@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,6 +16,7 @@ from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
 from tests.official import built, ic, zarr
 from tests.official.histories import create
+from tests.servers.gcs import GcsServer
 from tests.servers.s3 import S3Server
 from tests.validate.damage import Patient, build
 
@@ -46,23 +50,26 @@ def test_repository(bucket: str, tmp_path_factory: pytest.TempPathFactory) -> No
     assert codes(storage) == ["ICE0401"]
 
 
+def write_references(where: Path, bucket: str, store: Any, **checksum: Any) -> None:
+    """A repository with an array whose chunks lie in the file data.bin of the bucket."""
+    container = ic.VirtualChunkContainer(f"{bucket}/", store)
+    repo = create(where, 2, virtual_chunk_containers={f"{bucket}/": container})
+    session = repo.writable_session("main")
+    zarr.open_group(session.store, mode="a").create_array(
+        "v", shape=(16,), chunks=(4,), dtype="u1", compressors=None
+    )
+    refs = [ic.VirtualChunkSpec([i], f"{bucket}/data.bin", 4 * i, 4, **checksum) for i in range(4)]
+    assert session.store.set_virtual_refs("v", refs) is None
+    session.commit("virtual")
+
+
 def test_sources(bucket: str, tmp_path: Path) -> None:
     sources = open_storage(bucket)
     sources.put_if_absent("data.bin", bytes(64))
     etag = sources.info("data.bin").etag
     assert etag
-    container = ic.VirtualChunkContainer(f"{bucket}/", ic.s3_store(region="us-east-1"))
-    repo = create(tmp_path / "repo", 2, virtual_chunk_containers={f"{bucket}/": container})
-    session = repo.writable_session("main")
-    zarr.open_group(session.store, mode="a").create_array(
-        "v", shape=(16,), chunks=(4,), dtype="u1", compressors=None
-    )
-    refs = [
-        ic.VirtualChunkSpec([i], f"{bucket}/data.bin", 4 * i, 4, etag_checksum=etag)
-        for i in range(4)
-    ]
-    assert session.store.set_virtual_refs("v", refs) is None
-    session.commit("virtual")
+    store = ic.s3_store(region="us-east-1")
+    write_references(tmp_path / "repo", bucket, store, etag_checksum=etag)
     storage = open_storage(str(tmp_path / "repo"))
     assert codes(storage, open_source=open_storage) == []
     old = sources.read_versioned("data.bin")
@@ -70,3 +77,41 @@ def test_sources(bucket: str, tmp_path: Path) -> None:
     assert codes(storage, open_source=open_storage) == ["ICE0603"]
     list(sources.delete_many(["data.bin"]))
     assert codes(storage, open_source=open_storage) == ["ICE0601"]
+
+
+@pytest.fixture
+def gcs_bucket(gcs_server: GcsServer, monkeypatch: pytest.MonkeyPatch) -> str:
+    for key, value in gcs_server.environment.items():
+        monkeypatch.setenv(key, value)
+    return f"gs://{gcs_server.bucket}/{uuid4().hex}"
+
+
+def test_gcs_sources(gcs_bucket: str, tmp_path: Path) -> None:
+    sources = open_storage(gcs_bucket)
+    sources.put_if_absent("data.bin", bytes(64))
+    moment = datetime.now(UTC)
+    write_references(tmp_path / "repo", gcs_bucket, ic.gcs_store(), last_updated_at_checksum=moment)
+    storage = open_storage(str(tmp_path / "repo"))
+    assert codes(storage, open_source=open_storage) == []
+    time.sleep(1.1)  # stored times have whole seconds
+    old = sources.read_versioned("data.bin")
+    new = sources.put_if_match("data.bin", bytes(range(64)), old.version)
+    assert codes(storage, open_source=open_storage) == ["ICE0603"]
+    sources.put_if_match("data.bin", bytes(8), new)
+    assert codes(storage, open_source=open_storage) == ["ICE0602", "ICE0603"]
+    list(sources.delete_many(["data.bin"]))
+    assert codes(storage, open_source=open_storage) == ["ICE0601"]
+
+
+def test_gcs_etags(gcs_bucket: str, tmp_path: Path) -> None:
+    """This storage tells no etags, and that is said."""
+    sources = open_storage(gcs_bucket)
+    sources.put_if_absent("data.bin", bytes(64))
+    write_references(tmp_path / "repo", gcs_bucket, ic.gcs_store(), etag_checksum="another")
+    result, _ = validate(
+        open_storage(str(tmp_path / "repo")), ValidateOptions(open_source=open_storage)
+    )
+    assert result.findings == ()
+    assert result.notes == (
+        "1 virtual source was not compared with the stored etag, since the storage tells none",
+    )

@@ -83,6 +83,8 @@ class LocalEngine:
             )
             checked = replace(checked, chunks_read=count)
         if depths.open_source is not None:
-            count = check_virtual(repository, metadata, sources, depths.open_source, report, watch)
+            count = check_virtual(
+                repository, metadata, sources, depths.open_source, report, watch, depths.notes
+            )
             checked = replace(checked, virtual_sources=count)
         return checked

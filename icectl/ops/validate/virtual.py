@@ -88,8 +88,9 @@ def check_virtual(
     open_storage: OpenStorage,
     report: Report,
     watch: Watch,
+    notes: list[str],
 ) -> int:
-    """How many sources were looked at, one request each."""
+    """How many sources were looked at, one request each; `notes` gets what could not be."""
     prefixes = container_prefixes(repository)
     roots: dict[str, Storage | IcectlError] = {}
     for root in {_split(location)[0] for location in sources.found}:
@@ -108,7 +109,7 @@ def check_virtual(
         except IcectlError as error:
             return location, error
 
-    looked = 0
+    looked = without_etag = 0
     with watch.phase("looking at virtual sources", len(sources.found), "files") as counter:
         for location, found in map_on_threads(
             look, sources.found, workers=READERS, ahead=4 * READERS
@@ -123,7 +124,17 @@ def check_virtual(
             for rule, detail in _judge(source, found):
                 where = f"{detail} ({source.num_chunks} references)"
                 report.add(Problem(rule, location, where), users)
+            without_etag += (
+                isinstance(found, ObjectInfo) and found.etag is None and bool(source.etags)
+            )
             looked += not isinstance(found, IcectlError) or isinstance(found, ObjectNotFoundError)
+    if without_etag:
+        files = (
+            "1 virtual source was"
+            if without_etag == 1
+            else f"{without_etag:,} virtual sources were"
+        )
+        notes.append(f"{files} not compared with the stored etag, since the storage tells none")
     return looked
 
 
