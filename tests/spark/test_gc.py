@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import random
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from icectl.cli.main import run
-from icectl.errors import FormatError, IcectlError
+from icectl.errors import FormatError
 from icectl.ops.gc.collect import GcOptions, PlannedRun, collect_garbage, plan_run
 from icectl.ops.gc.objects import ObjectKind
+from icectl.ops.gc.plan import GcPlan
 from icectl.ops.gc.result import summarize
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
+from tests.gc import test_bit_flips as bit_flips
 from tests.gc.repositories import age_all, files, live, messy_repository, now, random_repository
-from tests.gc.test_bit_flips import flip
 from tests.official import built, copied, open_official, zarr
 from tests.spark import MARKS
 
@@ -44,9 +44,13 @@ def messy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def planned(run: PlannedRun) -> dict[str, tuple[int, int]]:
+    return planned_of(run.plan)
+
+
+def planned_of(plan: GcPlan) -> dict[str, tuple[int, int]]:
     return {
         part.kind.path(name): (size, created_at)
-        for garbage in run.plan.garbage.values()
+        for garbage in plan.garbage.values()
         for part in garbage.parts()
         for name, size, created_at in zip(
             part.ids.to_names(), part.size.tolist(), part.created_at.tolist(), strict=True
@@ -139,36 +143,41 @@ def test_damage_stops_the_run(messy: Path, tmp_path: Path, on_spark: dict[str, A
     assert files(mine) - {path} == there
 
 
-def check_flips(
-    messy: Path, tmp_path: Path, on_spark: dict[str, Any], number: int, seed: int
-) -> int:
-    mine = copied(messy, tmp_path / "repo")
-    storage, chance = LocalStorage(mine), random.Random(seed)
-    alive = files(mine) - planned(plan_run(storage, GcOptions(now()))).keys()
-    # Those of other kinds are read by the driver, as they are without Spark.
-    kept_manifests = [mine / path for path in sorted(alive) if path.startswith("manifests/")]
-    refused = 0
-    for _ in range(number):
-        path = chance.choice(kept_manifests)
-        whole = path.read_bytes()
-        flip(path, chance.randrange(len(whole) * 8))
-        try:
-            found = planned(plan_run(storage, GcOptions(now(), **on_spark)))
-            assert not found.keys() & alive
-        except IcectlError as error:
-            assert error.exit_code in (13, 14, 15), error
-            refused += 1
-        path.write_bytes(whole)
-    return refused
+@pytest.fixture
+def flips_on_spark(on_spark: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The flips of the local engine's tests, whose plans are now made by Spark."""
+
+    def plan_on_spark(storage: Storage, options: GcOptions) -> PlannedRun:
+        return plan_run(storage, GcOptions(options.cutoff, **on_spark))
+
+    monkeypatch.setattr(bit_flips, "plan_run", plan_on_spark)
+    monkeypatch.setattr(bit_flips, "planned_paths", lambda plan: planned_of(plan).keys())
 
 
-def test_flipped_bits(messy: Path, tmp_path: Path, on_spark: dict[str, Any]) -> None:
-    assert check_flips(messy, tmp_path, on_spark, 4, seed=3) > 0
+@pytest.mark.usefixtures("flips_on_spark")
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_flipped_bits(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, spec_version: int
+) -> None:
+    source = built(tmp_path_factory, messy_repository, spec_version)
+    refused, made = bit_flips.check_flips(source, tmp_path, 8, seed=spec_version)
+    assert refused and made
 
 
 @pytest.mark.slow
-def test_many_flipped_bits(messy: Path, tmp_path: Path, on_spark: dict[str, Any]) -> None:
-    assert check_flips(messy, tmp_path, on_spark, 150, seed=4) > 20
+@pytest.mark.usefixtures("flips_on_spark")
+@pytest.mark.parametrize(("spec_version", "number"), [(1, 300), (2, 700)])
+def test_a_thousand_flipped_bits(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    spec_version: int,
+    number: int,
+) -> None:
+    source = built(tmp_path_factory, messy_repository, spec_version)
+    refused, made = bit_flips.check_flips(source, tmp_path, number, seed=10 + spec_version)
+    print(f"V{spec_version}: {refused} flips were refused, {made} plans were made")
+    assert refused > number // 10
+    assert made > number // 10
 
 
 class Undeletable(LocalStorage):

@@ -1,7 +1,9 @@
-"""gc on Spark beside a real S3 server: sharded listings, deletes by executors, no secrets."""
+"""gc on Spark beside object stores: sharded listings, deletes by executors, no secrets,
+and official writers at work."""
 
 from __future__ import annotations
 
+import os
 import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,15 +11,21 @@ from typing import Any
 
 import pytest
 
+from icectl.cli.main import run
+from icectl.errors import FormatError
 from icectl.model.ids import ChunkId
-from icectl.ops.gc.collect import GcOptions, collect_garbage, plan_run
+from icectl.ops.gc.collect import GcOptions, PlannedRun, collect_garbage, plan_run
+from icectl.ops.gc.execute import Deleted
 from icectl.spark.gc_engine import SparkEngine
+from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
 from icectl.storage.sharded_listing import SMALL_DIRECTORY, plan_shards_of
-from tests.gc.repositories import live, messy_repository
+from tests.gc import test_servers as gc_servers
+from tests.gc.repositories import collect, live, messy_repository
 from tests.gc.test_faults import live_paths, paths
 from tests.gc.test_servers import upload
 from tests.official import built
+from tests.servers.gcs import GcsServer
 from tests.servers.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 from tests.spark import MARKS
 from tests.spark.test_gc import check_equal_plans
@@ -25,38 +33,115 @@ from tests.spark.test_gc import check_equal_plans
 pytestmark = [*MARKS, pytest.mark.server, pytest.mark.slow]
 
 
-def test_seaweedfs(
-    seaweedfs_server: S3Server,
-    spark: Any,
-    event_logs: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def on_spark(spark: Any) -> dict[str, Any]:
+    engine = SparkEngine(spark)
+    return {"choose_engine": lambda num_chunk_refs: engine}
+
+
+@pytest.fixture
+def seaweedfs(seaweedfs_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
     for name, value in seaweedfs_server.environment.items():
         monkeypatch.setenv(name, value)
-    source = built(tmp_path_factory, messy_repository, 2)
+    return seaweedfs_server
+
+
+def s3_storage(server: S3Server, prefix: str) -> Storage:
     # The executors have credentials in their environment; where the server is, they are told.
-    location = f"s3://{seaweedfs_server.bucket}/gc-spark"
-    storage = open_storage(location, {"endpoint_url": seaweedfs_server.url})
-    upload(source, storage)
-    with ThreadPoolExecutor(8) as pool:
-        names = [f"chunks/{ChunkId.generate()}" for _ in range(SMALL_DIRECTORY + 200)]
-        list(pool.map(lambda name: storage.put_if_absent(name, b"garbage"), names))
-    assert len(plan_shards_of(storage, "chunks", 16)) == 16
+    return open_storage(f"s3://{server.bucket}/{prefix}", {"endpoint_url": server.url})
+
+
+def check_on_server(
+    source: Path, storage: Storage, official: Any, on_spark: dict[str, Any]
+) -> None:
     time.sleep(2.1)  # times have whole seconds here
     cutoff = storage.read_clock() + 1_000_000
-    official = seaweedfs_server.official_storage("gc-spark")
     before = live(official)
-    engine = SparkEngine(spark)
-    on_spark: dict[str, Any] = {"choose_engine": lambda num_chunk_refs: engine}
     check_equal_plans(storage, cutoff, on_spark)
     _, deleted = collect_garbage(storage, GcOptions(cutoff, **on_spark), lambda run: None)
     assert not deleted.failures
     assert paths(storage) == live_paths(source)
     assert live(official) == before
     assert plan_run(storage, GcOptions(cutoff, **on_spark)).plan.num_objects == 0
+
+
+def test_seaweedfs(
+    seaweedfs: S3Server,
+    on_spark: dict[str, Any],
+    event_logs: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    source = built(tmp_path_factory, messy_repository, 2)
+    storage = s3_storage(seaweedfs, "gc-spark")
+    upload(source, storage)
+    with ThreadPoolExecutor(8) as pool:
+        names = [f"chunks/{ChunkId.generate()}" for _ in range(SMALL_DIRECTORY + 200)]
+        list(pool.map(lambda name: storage.put_if_absent(name, b"garbage"), names))
+    assert len(plan_shards_of(storage, "chunks", 16)) == 16
+    check_on_server(source, storage, seaweedfs.official_storage("gc-spark"), on_spark)
     (log,) = event_logs.iterdir()
     text = log.read_text(errors="replace")
     assert "MapInArrow" in text
     for secret in (ACCESS_KEY, SECRET_KEY):
         assert secret not in text
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_fake_gcs(
+    gcs_server: GcsServer,
+    on_spark: dict[str, Any],
+    tmp_path_factory: pytest.TempPathFactory,
+    spec_version: int,
+) -> None:
+    source = built(tmp_path_factory, messy_repository, spec_version)
+    prefix = f"gc-spark-{spec_version}"
+    options = {"endpoint_url": gcs_server.url, "anonymous": "true"}
+    storage = open_storage(f"gs://{gcs_server.bucket}/{prefix}", options)
+    upload(source, storage)
+    check_on_server(source, storage, gcs_server.official_storage(prefix), on_spark)
+
+
+def test_official_writers_at_work(
+    seaweedfs: S3Server, on_spark: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def collect_on_spark(storage: Storage, cutoff: int) -> tuple[PlannedRun, Deleted]:
+        planned, deleted = collect(s3_storage(seaweedfs, prefix), cutoff, **on_spark)
+        engines.append(planned.plan.engine.name)
+        return planned, deleted
+
+    prefix = "gc-spark-concurrent"
+    engines: list[str] = []
+    monkeypatch.setattr(gc_servers, "collect", collect_on_spark)
+    assert gc_servers.check_concurrency(seaweedfs, prefix, 60) > 0
+    assert len(engines) > 2 and set(engines) == {"spark"}
+
+
+def test_a_chunk_that_is_too_short(
+    seaweedfs: S3Server,
+    on_spark: dict[str, Any],
+    spark: Any,
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = built(tmp_path_factory, messy_repository, 2)
+    storage = s3_storage(seaweedfs, "gc-spark-short")
+    upload(source, storage)
+    short = min(path for path in live_paths(source) if path.startswith("chunks/"))
+    data = storage.read(short)
+    assert all(error is None for _, error in storage.delete_many([short]))
+    storage.put_if_absent(short, data[:-1])
+    there = paths(storage)
+    time.sleep(2.1)
+    cutoff = storage.read_clock() + 1_000_000
+    told = []
+    for options in (GcOptions(cutoff), GcOptions(cutoff, **on_spark)):
+        with pytest.raises(FormatError, match=f"has {len(data) - 1} bytes") as caught:
+            collect_garbage(storage, options, lambda run: None)
+        assert caught.value.path == short
+        told.append(str(caught.value))
+    assert told[0] == told[1]
+    words = ["gc", "-r", storage.location, "--storage-option", f"endpoint_url={seaweedfs.url}"]
+    words += ["--older-than", "0s", "--allow-recent", "--yes", "--engine", "spark"]
+    assert run(words, os.environ) == 13
+    assert short in capsys.readouterr().err
+    assert paths(storage) == there
