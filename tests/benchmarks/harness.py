@@ -25,6 +25,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).parents[2]
 BENCH = PROJECT / ".bench"
+LONG_ROUND_SECONDS = 90
 
 
 @dataclass(frozen=True)
@@ -167,17 +168,23 @@ def run(command: Command) -> Measurement:
 
 
 def compare(comparison: Comparison, rounds: int) -> tuple[Measurement, Measurement]:
-    """Medians of both sides, which take turns; the first round warms the file cache only."""
+    """Medians of both sides, which take turns; the first round warms the file cache only.
+
+    A round of minutes is the only one: what disturbs a short one is lost in it.
+    """
     sides = (comparison.official, comparison.ours)
     seen: tuple[list[Measurement], list[Measurement]] = ([], [])
+    begin = time.perf_counter()
     for number in range(rounds + 1):
+        if number == 1:
+            if time.perf_counter() - begin > LONG_ROUND_SECONDS:
+                break
+            for results in seen:
+                results.clear()
         for side, results in zip(sides, seen, strict=True):
-            if isinstance(side, Fixed):
-                results.append(Measurement(None, side.megabytes))
-                continue
-            measured = run(side)
-            if number:
-                results.append(measured)
+            results.append(
+                Measurement(None, side.megabytes) if isinstance(side, Fixed) else run(side)
+            )
     return median(seen[0]), median(seen[1])
 
 

@@ -137,7 +137,7 @@ def with_benchmarks(text: str, document: Mapping[str, Any]) -> str:
         lines.append(f"| {' | '.join([result['job'], result['baseline'], *sides, *ratios])} |")
     lines += [
         "",
-        f"Scale {document['scale']}, medians of {document['rounds']} rounds, "
+        f"Scale {document['scale']}, medians of {document['rounds']} rounds (one, where it takes minutes), "
         f"Python {document['python']}. Ratios are ours to theirs: below 1 icectl needs less.",
     ]
     return with_section(text, "benchmarks", lines)

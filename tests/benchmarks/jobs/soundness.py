@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.benchmarks.harness import Comparison, Scale, dataset, icectl, job, python
+from tests.benchmarks.jobs.gc import native
 
 REFERENCES = 1_000_000
 OFFICIAL_STATS = """
@@ -46,7 +47,7 @@ def validate_manifests(scale: Scale) -> Comparison:
 
 @job("validate --level chunks")
 def validate_chunks(scale: Scale) -> Comparison:
-    repository = dataset("many_native_chunks", scale.of(100_000))
+    repository = native(scale, REFERENCES)
     return Comparison(
         python(OFFICIAL_STATS, repository),
         icectl("validate", "--level", "chunks", "-r", repository),
