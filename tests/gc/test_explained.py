@@ -10,12 +10,13 @@ import pytest
 from icectl.errors import FormatError
 from icectl.format.repo import encode_repo
 from icectl.model.repo import RepoInfo
+from icectl.ops.gc.objects import ObjectKind
 from icectl.records import replace
 from icectl.repository.ops_log import read_repo
 from icectl.storage.local import LocalStorage
-from tests.gc.repositories import collect, files, messy_repository
+from tests.gc.repositories import collect, files, live, messy_repository
 from tests.official import built, copied, open_official
-from tests.official.histories import commit
+from tests.official.histories import commit, create
 
 
 def bend_parent(info: RepoInfo) -> RepoInfo:
@@ -96,3 +97,27 @@ def test_lost_backup_stops_unless_it_is_known(
     names = frozenset(f"overwritten/{path.name}" for path in backups)
     _, deleted = collect(mine, known_missing=names)
     assert sum(deleted.count.values()) > 0
+
+
+@pytest.mark.parametrize(
+    "options", [{"delete_expired_branches": True}, {"delete_expired_tags": True}]
+)
+def test_expiration_deletes_a_ref_and_another_one_keeps_its_snapshot(
+    tmp_path: Path, options: dict[str, bool]
+) -> None:
+    repo = create(tmp_path / "repo", 2)
+    repo.create_branch("side", repo.lookup_branch("main"))
+    for number in range(3):
+        with commit(repo, f"old {number}", branch="side") as root:
+            root.attrs["number"] = number
+    repo.create_tag("release", repo.lookup_branch("side"))
+    for number in range(2):
+        with commit(repo, f"new {number}") as root:
+            root.attrs["number"] = number
+    tip = repo.lookup_snapshot(repo.lookup_branch("main"))
+    assert repo.expire_snapshots(tip.written_at, **options)
+    assert len(repo.list_branches() | repo.list_tags()) == 2
+    before = live(tmp_path / "repo")
+    _, deleted = collect(tmp_path / "repo")
+    assert deleted.count[ObjectKind.SNAPSHOT] > 0
+    assert live(tmp_path / "repo") == before

@@ -159,9 +159,12 @@ def _drops(update: UpdateType, before: State, after: State) -> Iterator[str]:
         ("tag", before.tags, after.tags),
     ):
         for name, target in old.items():
-            # Expiration may delete a ref together with the snapshot that it points at.
+            # Expiration may delete a ref together with the snapshot that it points at, which
+            # stays where another ref leads to it.
             gone = isinstance(update, ExpirationRanUpdate) and name not in new
-            if new.get(name) != target and not (gone and target in removed):
+            if new.get(name) != target and not (
+                gone and (target in removed or target in after.reachable)
+            ):
                 yield f"the {kind} {name} changed with another operation"
         for name in new.keys() - old.keys():
             yield f"the {kind} {name} came with another operation"
