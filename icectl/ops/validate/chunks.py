@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable
 
 import numpy as np
 
+from icectl.errors import ObjectNotFoundError
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.manifest import ChunkRefs, Manifest, RefKind
 from icectl.ops.gc.id_sets import IdSet, id_columns, id_set, sort_order
@@ -16,7 +17,7 @@ from icectl.ops.stats.distinct import Column, Distinct
 from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.history import History
 from icectl.ops.validate.metadata import Metadata
-from icectl.ops.validate.problem import Problem, Report
+from icectl.ops.validate.problem import UNREADABLE, Problem, Report
 from icectl.records import dataclass, field
 from icectl.repository.repository import Repository
 
@@ -118,7 +119,8 @@ def check_chunks(
     end = columns["end"]
     bad = np.flatnonzero(gone | (size != end))
     names = ids[bad].to_names()
-    for name, row, users in zip(names, bad.tolist(), _users(needed, ids[bad]), strict=True):
+    every_user = _users(needed, ids[bad], columns["manifest"][bad].tolist())
+    for name, row, users in zip(names, bad.tolist(), every_user, strict=True):
         node = needed.node_path(int(columns["array"][row]))
         told = None if gone[row] else int(size[row])
         problem = judge_chunk(name, told, int(end[row]), node)
@@ -133,13 +135,17 @@ def check_chunks(
     return len(found)
 
 
-def _users(needed: NeededChunks, chunks: IdSet) -> list[set[SnapshotId]]:
-    """The snapshots that lead to each of the chunks; reads the manifests again for that."""
-    users: list[set[SnapshotId]] = [set() for _ in range(len(chunks))]
-    if not len(chunks):
+def _users(needed: NeededChunks, chunks: IdSet, manifests: Iterable[int]) -> list[set[SnapshotId]]:
+    """The snapshots that lead to each of the chunks, of which one manifest each is known;
+    reads the manifests again for that."""
+    users = [set(needed.users(number)) for number in manifests]
+    if not users:
         return users
     for manifest_id in needed.manifests:
-        manifest = needed.repository.read_manifest(manifest_id)
+        try:
+            manifest = needed.repository.read_manifest(manifest_id)
+        except (ObjectNotFoundError, *UNREADABLE):
+            continue  # collected by somebody meanwhile
         for array in manifest.arrays:
             native = array.refs.chunk_id[array.refs.kind == RefKind.NATIVE]
             for row in np.unique(chunks.find(id_columns(native))).tolist():

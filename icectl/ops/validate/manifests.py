@@ -24,6 +24,7 @@ from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.watch import Counter, Watch
 from icectl.ops.readers import count_readers
 from icectl.ops.validate import chunk_rules as rules
+from icectl.ops.validate import metadata_rules
 from icectl.ops.validate.check_manifest import check_manifest
 from icectl.ops.validate.decoding import check_inline
 from icectl.ops.validate.metadata import ArrayUse, ChangedArrays, Metadata
@@ -162,7 +163,12 @@ def find_unlogged(
     if not arrays:
         return
     nodes = {pair.path: pair for pair in arrays}
-    logged = _read_logged(repository, changed, {_node(pair) for pair in arrays})
+    try:
+        logged = _read_logged(repository, changed, {_node(pair) for pair in arrays})
+    except ObjectNotFoundError as error:
+        # It was there a moment ago; somebody's gc takes its snapshot as well.
+        yield Problem(metadata_rules.LOG_MISSING, error.path, "it went during the validation")
+        return
     diff = NodeDiff(
         changed.parent_id,
         changed.snapshot_id,

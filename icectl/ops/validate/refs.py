@@ -18,6 +18,9 @@ from icectl.repository.ref_files import read_ref_names
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 
+ATTEMPTS = 5
+"""To list ref files and read them all, while others delete some."""
+
 
 def check_refs(storage: Storage, report: Report) -> Repository | None:
     """The repository in the state that is judged; None when nothing more can be looked at."""
@@ -102,11 +105,24 @@ def _exists(storage: Storage, path: str) -> bool:
 
 
 def _check_ref_files(storage: Storage, report: Report) -> Repository | None:
+    for _ in range(ATTEMPTS - 1):
+        try:
+            repository, problems = _read_ref_files(storage)
+            break
+        except ObjectNotFoundError:
+            pass  # deleted since it was listed
+    else:
+        repository, problems = _read_ref_files(storage)
+    report.extend(problems)
+    return repository
+
+
+def _read_ref_files(storage: Storage) -> tuple[Repository | None, list[Problem]]:
     names = read_ref_names(storage, STANDARD)
     if not names.branches:
         # An early layout, or no repository at all, which is not a finding.
-        return open_repository(storage)
-    report.extend(Problem(rules.REF_FOREIGN, path, "it is no ref") for path in names.unknown)
+        return open_repository(storage), []
+    problems = [Problem(rules.REF_FOREIGN, path, "it is no ref") for path in names.unknown]
     targets: dict[str, SnapshotId] = {}
     for path, data in storage.read_many([*names.branches.values(), *names.tags.values()]):
         if isinstance(data, StorageError):
@@ -114,15 +130,15 @@ def _check_ref_files(storage: Storage, report: Report) -> Repository | None:
         try:
             targets[path] = decode_ref(data)
         except FormatError as error:
-            report.add(unreadable(rules.REPO_UNREADABLE, path, error))
+            problems.append(unreadable(rules.REPO_UNREADABLE, path, error))
     if DEFAULT_BRANCH not in names.branches:
-        report.add(Problem(rules.MAIN_MISSING, STANDARD.refs, "the branches are others"))
+        problems.append(Problem(rules.MAIN_MISSING, STANDARD.refs, "the branches are others"))
     try:
-        return open_repository(storage)
+        return open_repository(storage), problems
     except UNREADABLE:
         branches = {n: targets[path] for n, path in names.branches.items() if path in targets}
         tags = {n: targets[path] for n, path in names.tags.items() if path in targets}
-        return _without_refs(storage, branches, tags)
+        return _without_refs(storage, branches, tags), problems
 
 
 def _without_refs(

@@ -120,7 +120,7 @@ def _forget_what_went(repository: Repository, report: Report) -> None:
         newest = open_repository(repository.storage)
     except IcectlError:
         return
-    if newest.info is None or newest.info == repository.info:
+    if newest.info is not None and newest.info == repository.info:
         return
-    there = {info.id for info in newest.info.snapshots}
-    report.remove(lambda snapshots: bool(snapshots) and there.isdisjoint(snapshots))
+    there = read_history(newest, ()).parents
+    report.remove(lambda snapshots: bool(snapshots) and there.keys().isdisjoint(snapshots))
