@@ -37,8 +37,8 @@ FILES = (
     ),
 )
 OVERVIEW = (
-    "icectl looks at, repairs and cleans Icechunk repositories on local disk, S3 and Google "
-    "Cloud Storage.",
+    "icectl looks at, changes, checks and cleans Icechunk repositories on local disk, S3 and "
+    "Google Cloud Storage.",
     "A LOCATION is a path, a URL (s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, file:///PATH, "
     "memory://NAME) or a name from the config file. Without --repo it is $ICECTL_REPO, else the "
     "repository that the current directory is in. Options may stand anywhere after the command.",
