@@ -32,6 +32,7 @@ from icectl.storage.contract import Storage
 
 MAX_ATTEMPTS = 200
 LONGEST_PAUSE_SECONDS = 3.0
+MOST_WINDOWS = 8
 DEFAULT_NUM_UPDATES_PER_FILE = 1000
 LATEST_TIME = 2**64 - 1
 YEAR_3000_MILLISECONDS = 32_503_680_000_000
@@ -201,5 +202,10 @@ def _forget(storage: Storage, backups: Iterable[str]) -> None:
 
 
 def _pause(attempt: int, duration: float) -> float:
-    """Jittered, and measured by how long an attempt takes here: that is the window of a race."""
-    return random.uniform(0, min(LONGEST_PAUSE_SECONDS, duration * 2 ** min(attempt + 1, 10)))
+    """Jittered, and measured by how long an attempt takes here: that is the window of a race.
+
+    A few windows keep many of us apart. More would not help against a writer that never pauses:
+    each attempt is as likely to win as any other, so that the number of them decides.
+    """
+    windows = min(2 ** (attempt + 1), MOST_WINDOWS)
+    return random.uniform(0, min(LONGEST_PAUSE_SECONDS, duration * windows))

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from icectl.errors import ConflictError
+from icectl.errors import ConflictError, FormatError
 from icectl.format.snapshot import decode_snapshot
 from icectl.ops.gc.collect import GcOptions, PlannedRun, collect_garbage
 from icectl.ops.gc.objects import ObjectKind
+from icectl.ops.gc.watch import OutOfTimeError, Watch
+from icectl.repository import update
 from icectl.storage.local import LocalStorage
-from tests.gc.repositories import live, messy_repository, now
+from tests.faults.storage import FaultyStorage, Request
+from tests.gc.repositories import collect, files, live, messy_repository, now
 from tests.official import built, copied, ic, open_official
 from tests.official.histories import commit
 
@@ -108,3 +113,65 @@ def test_endless_interference_gives_up(
     with pytest.raises(ConflictError):
         collect_garbage(LocalStorage(mine), GcOptions(cutoff=now()), approve)
     assert live(mine)
+
+
+def busy(where: Path, method: str, path: str) -> FaultyStorage:
+    """A storage where somebody else changes `repo` before each such request."""
+    repo = open_official(where)
+    numbers = itertools.count()
+
+    def change(request: Request) -> None:
+        if (request.method, request.path) == (method, path):
+            repo.create_tag(f"meanwhile {next(numbers)}", repo.lookup_branch("main"))
+
+    return FaultyStorage(LocalStorage(where), before=change)
+
+
+def test_writers_that_are_always_faster(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(update, "MAX_ATTEMPTS", 5)
+    mine = copied(built(tmp_path_factory, messy_repository, 2), tmp_path / "repo")
+    before, copies = files(mine), len(list((mine / "overwritten").iterdir()))
+    storage = busy(mine, "put_if_match", "repo")
+    with pytest.raises(ConflictError, match="changed by others 5 times in a row") as caught:
+        collect(storage)
+    assert caught.value.exit_code == 11
+    assert "nothing was changed" in str(caught.value.hint)
+    # The plan was good still: to make it again would only take as long again.
+    assert sum(request.method == "put_if_match" for request in storage.requests) == 5
+    assert files(mine) == before
+    assert len(list((mine / "overwritten").iterdir())) == copies + 5  # those of the tags
+    collect(mine)
+    assert files(mine) < before
+
+
+def test_max_runtime_ends_a_race_that_is_always_lost(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    mine = copied(built(tmp_path_factory, messy_repository, 2), tmp_path / "repo")
+    before = files(mine)
+    started = time.monotonic()
+    with pytest.raises(OutOfTimeError, match="before anything was deleted"):
+        collect_garbage(
+            busy(mine, "put_if_match", "repo"),
+            GcOptions(cutoff=now()),
+            lambda run: None,
+            Watch(deadline=started + 3),
+        )
+    assert time.monotonic() - started < 20
+    assert files(mine) == before
+
+
+def test_damage_is_told_while_others_write(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """That the state changed does not make a lost file another writer's doing."""
+    mine = copied(built(tmp_path_factory, messy_repository, 2), tmp_path / "repo")
+    collect(mine)
+    lost = sorted((mine / "manifests").iterdir())[0]
+    lost.unlink()
+    storage = busy(mine, "list", "manifests")
+    with pytest.raises(FormatError, match=lost.name):
+        collect(storage)
+    assert sum(request.path == "manifests" for request in storage.requests) == 2

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from icectl.errors import ConflictError, FormatError, IcectlError, StorageError
 from icectl.ops.gc.backups import BackupPlan, plan_backups
-from icectl.ops.gc.execute import Deleted, execute_gc
+from icectl.ops.gc.execute import Deleted, VoidPlanError, execute_gc
 from icectl.ops.gc.guards import MaxDelete, check_max_delete, check_repository
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.plan import ChooseEngine, GcPlan, local_engine, plan_gc
@@ -43,16 +43,22 @@ class PlannedRun:
 def plan_run(storage: Storage, options: GcOptions, watch: Watch | None = None) -> PlannedRun:
     """The plan for the newest state; made again when the state changed under it."""
     watch = watch or Watch()
+    earlier = ""
     for _ in range(MAX_RESTARTS):
         repository = open_repository(storage)
         check_repository(repository)
         try:
             return _plan(repository, options, watch)
-        except (FormatError, StorageError):
-            # Somebody else's gc may have deleted what the older state still needed.
-            if not _has_changed(repository):
+        except (FormatError, StorageError) as error:
+            # Somebody else's gc may have deleted what the older state still needed; what the
+            # newer state lacks as well is lost.
+            if error.message == earlier or not _has_changed(repository):
                 raise
-    raise ConflictError("the repository was changed by others during each attempt to plan")
+            earlier = error.message
+    raise ConflictError(
+        "the repository was changed by others during each attempt to plan",
+        hint="nothing was deleted; try again when fewer writers are at work",
+    )
 
 
 def collect_garbage(
@@ -68,7 +74,7 @@ def collect_garbage(
         approve(run)
         try:
             return run, execute_gc(run.plan, options.only, run.backups, watch)
-        except ConflictError:
+        except VoidPlanError:
             continue
     raise ConflictError(
         f"others used what was to be deleted {MAX_RESTARTS} times in a row",

@@ -1,8 +1,8 @@
 """Carrying out a plan: first `repo` forgets the dropped snapshots, then files are deleted.
 
 The update of `repo` is conditional. When others changed it since the plan was made, what they
-added is protected; when they built on something that was to go, the plan is void and a
-`ConflictError` asks for a new one. Interrupting is safe at any point: what is left is garbage
+added is protected; when they built on something that was to go, a `VoidPlanError` asks for a
+new plan. Interrupting is safe at any point: what is left is garbage
 for the next run.
 """
 
@@ -28,6 +28,10 @@ from icectl.repository.reparent import drop_snapshots
 from icectl.repository.update import update_repo
 
 
+class VoidPlanError(ConflictError):
+    """Others use by now what was to be deleted."""
+
+
 @dataclass(slots=True)
 class Deleted:
     """What was deleted so far."""
@@ -44,7 +48,11 @@ class Deleted:
 def execute_gc(
     plan: GcPlan, only: Iterable[ObjectKind], backups: BackupPlan | None, watch: Watch
 ) -> Deleted:
-    """Delete what the plan says; `ConflictError` when it is void, and nothing was deleted."""
+    """Delete what the plan says.
+
+    Nothing was deleted after a `VoidPlanError`, nor after a `ConflictError`: others were
+    faster at each attempt to change `repo`.
+    """
     watch.check_time()
     plan = _release(plan, backups, watch)
     deleted = Deleted()
@@ -86,7 +94,11 @@ def _release(plan: GcPlan, backups: BackupPlan | None, watch: Watch) -> GcPlan:
         return _protect_v1(plan, watch)
 
     def change(info: RepoInfo) -> Edited:
-        return _edit(info, plan, backups), GCRanUpdate()
+        watch.check_time()  # each time: a race with busy writers may take long
+        try:
+            return _edit(info, plan, backups), GCRanUpdate()
+        except ConflictError as error:
+            raise VoidPlanError(error.message) from None
 
     after = update_repo(plan.repository.storage, change).after
     new = {snapshot.id for snapshot in after.snapshots} - plan.kept_snapshots
@@ -119,7 +131,7 @@ def _protect_v1(plan: GcPlan, watch: Watch) -> GcPlan:
     tips = {*repository.branches().values(), *repository.tags().values()} - plan.kept_snapshots
     while tips:
         if tips & garbage:
-            raise ConflictError(f"a ref leads to the snapshot {min(tips & garbage)} by now")
+            raise VoidPlanError(f"a ref leads to the snapshot {min(tips & garbage)} by now")
         new |= tips
         parents: set[SnapshotId] = set()
         for snapshot in read_snapshots(repository.storage, tips, watch):
