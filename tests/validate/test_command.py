@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import threading
 from pathlib import Path
 from xml.etree import ElementTree
@@ -116,10 +117,50 @@ def test_baseline_excuses(icectl: Icectl, hurt: Path, tmp_path: Path) -> None:  
     assert [finding["known"] for finding in again.document["findings"]] == [True]
     (hurt / "snapshots" / Patient(hurt).tip).unlink()
     assert icectl(*arguments, "--baseline", known).code == 3
-    Path(known).write_text("not a finding\n")
-    wrong = icectl(*arguments, "--baseline", known)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"not a finding\n", "line 1"),
+        (b"\n[1]\n", "line 2"),
+        (b'{"code": 1, "object": "repo"}', "line 1"),
+        (b"[" * 100_000, "line 1"),
+        (b"\xff", "is not a text file"),
+        (None, "cannot be read"),
+    ],
+)
+def test_wrong_baselines(
+    icectl: Icectl,  # noqa: F811
+    whole: Path,
+    tmp_path: Path,
+    content: bytes | None,
+    told: str,
+) -> None:
+    known = tmp_path / "baseline"
+    if content is not None:
+        known.write_bytes(content)
+    wrong = icectl("validate", "-r", str(whole), "--baseline", str(known))
     assert wrong.code == 2
-    assert "line 1" in wrong.err
+    assert told in wrong.err
+    assert "hint: `icectl validate --write-baseline FILE` writes one" in wrong.err
+
+
+def test_only_tags(
+    icectl: Icectl,  # noqa: F811
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    """Who lost all branches has a damaged repository, not none."""
+    where = copied_with_source(built(tmp_path_factory, build, 1), tmp_path / "repo")
+    for branch in ("main", "dev"):
+        shutil.rmtree(where / "refs" / f"branch.{branch}")
+    done = icectl("validate", "-r", str(where), "--level", "manifests", "--json")
+    assert done.code == 3
+    found = {finding["code"]: finding for finding in done.document["findings"]}
+    assert found.keys() == {"ICE0007"}
+    assert found["ICE0007"]["detail"] == "there are only tags"
+    assert done.document["checked"]["snapshots"] == 3
 
 
 def test_lost_objects_are_listed_for_gc(icectl: Icectl, hurt: Path, tmp_path: Path) -> None:  # noqa: F811

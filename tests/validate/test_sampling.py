@@ -45,7 +45,10 @@ def test_size_becomes_a_share() -> None:
     assert Sample.parse("1TB").choose(IDS, LENGTHS, 0).all()
 
 
-@pytest.mark.parametrize("text", ["", "0%", "101%", "1/0", "2/1", "-1%", "ten", "10XB"])
+WRONG = ["", "0%", "101%", "1/0", "0/3", "2/1", "-1%", "ten", "10XB", "0B", "0.4B", "1", "1/3/4"]
+
+
+@pytest.mark.parametrize("text", [*WRONG, "nan%", "1e99999999%", "1/" + "9" * 5000])
 def test_wrong(text: str) -> None:
     with pytest.raises(UsageError):
         Sample.parse(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,15 +17,19 @@ from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.records import replace
 from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
+from icectl.storage.local import LocalStorage
 from icectl.storage.open import open_storage
 from icectl.storage.sharded_listing import SMALL_DIRECTORY, plan_shards_of
-from tests.official import ic, zarr
+from tests.official import built, copied, ic, zarr
 from tests.servers.s3 import S3Server
 from tests.spark import MARKS
 from tests.spark.conftest import event_logs, spark  # noqa: F401
+from tests.validate import test_inline
+from tests.validate.damage import Patient
 
 pytestmark = [*MARKS, pytest.mark.server, pytest.mark.slow]
 CHUNKS = SMALL_DIRECTORY + 200
+CHUNKS_LEVEL = ValidateOptions(level=Level.CHUNKS)
 
 
 @pytest.fixture(scope="module")
@@ -58,10 +63,13 @@ def credentials(seaweedfs_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv(name, value)
 
 
-def check_equal_findings(storage: Storage, spark: Any) -> ValidateResult:  # noqa: F811
+def check_equal_findings(
+    storage: Storage,
+    spark: Any,  # noqa: F811
+    options: ValidateOptions,
+) -> ValidateResult:
     from icectl.spark.validate import SparkValidateEngine
 
-    options = ValidateOptions(level=Level.CHUNKS)
     engine = SparkValidateEngine(spark)
     told, missing = validate(storage, replace(options, choose_engine=lambda _: engine))
     assert told.engine == "spark"
@@ -83,7 +91,7 @@ def check_equal_stats(storage: Storage, spark: Any, options: StatsOptions) -> No
 
 def test_seaweedfs(storage: Storage, spark: Any) -> None:  # noqa: F811
     assert len(plan_shards_of(storage, "chunks", 16)) == 16
-    sound = check_equal_findings(storage, spark)
+    sound = check_equal_findings(storage, spark, CHUNKS_LEVEL)
     assert sound.findings == ()
     assert sound.checked.chunks == CHUNKS + 50
     check_equal_stats(storage, spark, StatsOptions(by_ref=True, by_snapshot=True))
@@ -99,7 +107,7 @@ def test_seaweedfs(storage: Storage, spark: Any) -> None:  # noqa: F811
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: storage.put_if_absent(name, b"orphan"), names))
     storage.put_if_absent("chunks/notes.txt", b"foreign")
-    found = check_equal_findings(storage, spark).findings
+    found = check_equal_findings(storage, spark, CHUNKS_LEVEL).findings
     by_code = {one.code: [two.object for two in found if two.code == one.code] for one in found}
     assert by_code == {
         "ICE0401": gone,
@@ -109,3 +117,15 @@ def test_seaweedfs(storage: Storage, spark: Any) -> None:  # noqa: F811
         "ICE0405": ["chunks/"],
     }
     check_equal_stats(storage, spark, StatsOptions())
+
+
+def test_inline_chunks_are_decoded_by_the_executors(
+    spark: Any,  # noqa: F811
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    patient = Patient(copied(built(tmp_path_factory, test_inline.build, 2), tmp_path / "repo"))
+    patient.manifest("/packed", test_inline.spoil)
+    options = ValidateOptions(level=Level.DATA, decode=True)
+    result = check_equal_findings(LocalStorage(patient.where), spark, options)
+    assert "ICE0502" in {finding.code for finding in result.findings}

@@ -8,15 +8,16 @@ from pathlib import Path
 from icectl.errors import UsageError
 
 Key = tuple[str, str, str | None]
+HINT = "`icectl validate --write-baseline FILE` writes one"
 
 
 def read_baseline(path: Path) -> frozenset[Key]:
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").split("\n")
     except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror}") from error
+        raise UsageError(f"{path} cannot be read: {error.strerror}", hint=HINT) from error
     except UnicodeDecodeError:
-        raise UsageError(f"{path} is not a text file") from None
+        raise UsageError(f"{path} is not a text file", hint=HINT) from None
     found: set[Key] = set()
     for number, line in enumerate(lines, 1):
         if line.strip():
@@ -28,10 +29,8 @@ def _key(line: str, where: str) -> Key:
     try:
         document = json.loads(line)
         code, name, path = document["code"], document["object"], document.get("path")
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         code = name = path = None
     if not isinstance(code, str) or not isinstance(name, str) or not isinstance(path, str | None):
-        raise UsageError(
-            f"{where} is no finding", hint="`icectl validate --write-baseline FILE` writes one"
-        )
+        raise UsageError(f"{where} is no finding", hint=HINT)
     return code, name, path

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from icectl.errors import FormatError, ObjectNotFoundError, StorageError
+from icectl.errors import (
+    FormatError,
+    ObjectNotFoundError,
+    RepositoryNotFoundError,
+    StorageError,
+)
 from icectl.format.envelope import Generation
 from icectl.format.refs import decode_ref
 from icectl.model.ids import SnapshotId
@@ -119,7 +124,7 @@ def _check_ref_files(storage: Storage, report: Report) -> Repository | None:
 
 def _read_ref_files(storage: Storage) -> tuple[Repository | None, list[Problem]]:
     names = read_ref_names(storage, STANDARD)
-    if not names.branches:
+    if not names.branches and not names.tags:
         # An early layout, or no repository at all, which is not a finding.
         return open_repository(storage), []
     problems = [Problem(rules.REF_FOREIGN, path, "it is no ref") for path in names.unknown]
@@ -132,10 +137,11 @@ def _read_ref_files(storage: Storage) -> tuple[Repository | None, list[Problem]]
         except FormatError as error:
             problems.append(unreadable(rules.REPO_UNREADABLE, path, error))
     if DEFAULT_BRANCH not in names.branches:
-        problems.append(Problem(rules.MAIN_MISSING, STANDARD.refs, "the branches are others"))
+        detail = "the branches are others" if names.branches else "there are only tags"
+        problems.append(Problem(rules.MAIN_MISSING, STANDARD.refs, detail))
     try:
         return open_repository(storage), problems
-    except UNREADABLE:
+    except (*UNREADABLE, RepositoryNotFoundError):
         branches = {n: targets[path] for n, path in names.branches.items() if path in targets}
         tags = {n: targets[path] for n, path in names.tags.items() if path in targets}
         return _without_refs(storage, branches, tags), problems

@@ -12,8 +12,11 @@ from icectl.errors import UsageError
 from icectl.records import dataclass
 
 DAY = 24 * 3600 * 1_000_000
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "P": 10**15}
-_BYTES = re.compile(r"(\d+(?:\.\d+)?)([KMGTP]?)(i?)B", re.IGNORECASE)
+_UNITS = ("", "K", "M", "G", "T", "P")
+_NUMBER = r"\d{1,30}(?:\.\d{1,30})?"
+_BYTES = re.compile(rf"({_NUMBER})([KMGTP]?)(i?)B", re.IGNORECASE)
+# Nothing else that a Fraction accepts: 1e99999999 has as many digits.
+_SHARE = re.compile(rf"({_NUMBER})%|(\d{{1,30}}/\d{{1,30}})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,26 +29,24 @@ class Sample:
     @classmethod
     def parse(cls, text: str) -> Sample:
         """`1%`, `10GB`, `1/30`."""
-        try:
-            if text.endswith("%"):
-                return cls._of_share(Fraction(text[:-1]) / 100)
-            if "/" in text:
-                return cls._of_share(Fraction(text))
-            match = _BYTES.fullmatch(text)
-            if match is not None:
-                number, unit, binary = match.groups()
-                power = list(_UNITS).index(unit.upper())
-                factor = 1024**power if binary else 1000**power
-                return cls(num_bytes=int(Fraction(number) * factor))
-        except (ValueError, ZeroDivisionError):
-            pass
+        share, size = _SHARE.fullmatch(text), _BYTES.fullmatch(text)
+        if share is not None:
+            percent, fraction = share.groups()
+            if fraction is None:
+                part = Fraction(percent) / 100
+            else:
+                above, below = map(int, fraction.split("/"))
+                part = Fraction(above, below) if below else Fraction(0)
+            if 0 < part <= 1:
+                return cls(share=part)
+        elif size is not None:
+            number, unit, binary = size.groups()
+            power = _UNITS.index(unit.upper())
+            factor = 1024**power if binary else 1000**power
+            num_bytes = int(Fraction(number) * factor)
+            if num_bytes:
+                return cls(num_bytes=num_bytes)
         raise UsageError(f"{text!r} is no sample", hint="write 1%, 10GB or 1/30")
-
-    @classmethod
-    def _of_share(cls, share: Fraction) -> Sample:
-        if not 0 < share <= 1:
-            raise ValueError
-        return cls(share=share)
 
     def share_of(self, total_bytes: int) -> Fraction:
         if self.share is not None:
