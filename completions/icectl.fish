@@ -340,7 +340,7 @@ complete -c icectl -n '__icectl_is "gc"' -l verbose -s v -d 'Say more on stderr;
 complete -c icectl -n '__icectl_is "gc"' -l help -s h -d 'Show the help and exit'
 complete -c icectl -n '__icectl_is "validate"' -l level -r -f -a 'refs metadata manifests chunks data' -d 'How deep to look; each level includes those before it'
 complete -c icectl -n '__icectl_is "validate"' -l explain -r -f -d 'Explain a rule, or list them with all'
-complete -c icectl -n '__icectl_is "validate"' -l fail-on -r -f -a 'error warning' -d 'Exit with 3 when there is a finding this severe'
+complete -c icectl -n '__icectl_is "validate"' -l fail-on -r -f -a 'error warning' -d 'Exit with 3 when there is a finding this severe: error, or warning, which counts errors, too'
 complete -c icectl -n '__icectl_is "validate"' -l virtual -d 'Also look at each file that virtual chunks lie in: whether it is there, and unchanged since'
 complete -c icectl -n '__icectl_is "validate"' -l decode -d 'At level data: decode each chunk as its zarr.json says'
 complete -c icectl -n '__icectl_is "validate"' -l sample -r -f -d 'At level data: read only this share or size, another part each day until all was read; 1/30 takes a month'
@@ -364,7 +364,7 @@ complete -c icectl -n '__icectl_is "validate"' -l quiet -s q -d 'No progress and
 complete -c icectl -n '__icectl_is "validate"' -l verbose -s v -d 'Say more on stderr; twice: tracebacks too'
 complete -c icectl -n '__icectl_is "validate"' -l help -s h -d 'Show the help and exit'
 complete -c icectl -n '__icectl_argument "validate" 1 --level --explain --fail-on --sample --baseline --write-baseline --known-missing --junit --sarif --max-findings --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option' -f -a '(__icectl_names refs)' -d REF
-complete -c icectl -n '__icectl_is "stats"' -l by -r -f -a 'arrays branches tags snapshots containers' -d 'Also break down by this; repeatable'
+complete -c icectl -n '__icectl_is "stats"' -l by -r -f -a 'arrays branches tags snapshots containers' -d 'Also break down by arrays, branches, tags, snapshots or containers'
 complete -c icectl -n '__icectl_is "stats"' -l depth -r -f -d 'Show groups only so deep in the hierarchy'
 complete -c icectl -n '__icectl_is "stats"' -l older-than -r -f -d 'Tell what would be free after `icectl expire --older-than TIME` and gc'
 complete -c icectl -n '__icectl_is "stats"' -l policy -r -f -d 'Tell what would be free after `icectl expire --policy NAME` and gc'

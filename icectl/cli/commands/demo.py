@@ -39,7 +39,7 @@ COLLECT_WITH_SPARK = (
     "gc --older-than 7d --yes --engine spark",
 )
 AFTERWARDS = (
-    ("Sound as before, and smaller", "validate --level chunks"),
+    ("Sound as before, and smaller; garbage of the last week is left", "validate --level chunks"),
     ("What happened is in the log of operations", "ops-log -n 3"),
 )
 

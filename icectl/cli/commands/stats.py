@@ -40,8 +40,8 @@ def stats(
             "--by",
             metavar="WHAT",
             choices=BREAKDOWNS,
-            help="Also break down by this; repeatable. Arrays and containers are always shown; "
-            "snapshots show the growth over commits.",
+            help="Also break down by arrays, branches, tags, snapshots or containers. Repeatable. "
+            "Arrays and containers are always shown; snapshots show the growth over commits.",
         ),
     ] = None,
     depth: Annotated[

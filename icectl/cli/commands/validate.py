@@ -62,7 +62,8 @@ def validate(
             "--fail-on",
             metavar="SEVERITY",
             choices=("error", "warning"),
-            help="Exit with 3 when there is a finding this severe.",
+            help="Exit with 3 when there is a finding this severe: error, or warning, which "
+            "counts errors, too.",
         ),
     ] = "error",
     virtual: Annotated[
