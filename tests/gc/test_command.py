@@ -243,3 +243,132 @@ def test_repositories_of_other_releases(
     code = run(["gc", "-r", str(mine), "--older-than", "0s", "--allow-recent", "--yes"], {})
     assert code == 0, capsys.readouterr().err
     assert live(mine) == data
+
+
+def break_plan(lines: list[str], how: str) -> str:
+    header, row = json.loads(lines[0]), json.loads(lines[1])
+    changed = {
+        "empty": [],
+        "another document": ['"abc"'],
+        "nested": ["[" * 100_000],
+        "no version": [json.dumps({"cutoff": 1}), *lines[1:]],
+        "no time": [json.dumps(header | {"cutoff": True}), *lines[1:]],
+        "row cut": [*lines[:-1], lines[-1][:-1]],
+        "row is a list": [lines[0], "[1, 2]", *lines[2:]],
+        "kind": [lines[0], json.dumps(row | {"kind": "sock"}), *lines[2:]],
+        "kind is a list": [lines[0], json.dumps(row | {"kind": []}), *lines[2:]],
+        "id": [lines[0], json.dumps(row | {"id": "../../repo"}), *lines[2:]],
+        "id is a number": [lines[0], json.dumps(row | {"id": 12}), *lines[2:]],
+        "row missing": lines[:-1],
+        "not text": ["\udcff\udcfe"],
+    }[how]
+    return "".join(f"{line}\n" for line in changed)
+
+
+@pytest.mark.parametrize(
+    ("how", "message"),
+    [
+        ("empty", "line 1 is not a JSON object"),
+        ("another document", "line 1 is not a JSON object"),
+        ("nested", "line 1 is not a JSON object"),
+        ("no version", "another version"),
+        ("no time", "another version"),
+        ("row cut", "is not a JSON object"),
+        ("row is a list", "line 2 is not a JSON object"),
+        ("kind", "kind 'sock'"),
+        ("kind is a list", "kind []"),
+        ("id", "'../../repo' is not an id"),
+        ("id is a number", "12 is not an id"),
+        ("row missing", "not complete"),
+        ("not text", "line 1 is not a JSON object"),
+    ],
+)
+def test_edited_plans(gc: Any, repository: Path, tmp_path: Path, how: str, message: str) -> None:
+    plan = tmp_path / "plan.jsonl"
+    assert gc("--older-than", "7d", "--dry-run", "--plan", str(plan))[0] == 0
+    text = break_plan(plan.read_text().splitlines(), how)
+    plan.write_bytes(text.encode(errors="surrogateescape"))
+    before = files(repository)
+    code, _, err = gc("--apply", str(plan), "--yes")
+    assert code == 2 and err.count("\n") == 1
+    assert f"{plan} is no plan file of icectl gc: " in err and message in err
+    assert files(repository) == before
+
+
+def test_plan_that_names_everything(gc: Any, repository: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.jsonl"
+    assert gc("--older-than", "7d", "--dry-run", "--plan", str(plan))[0] == 0
+    kinds = {"snapshots": "snapshot", "transactions": "transaction_log"}
+    kinds |= {"manifests": "manifest", "chunks": "chunk"}
+    rows = [path.split("/") for path in sorted(files(repository))]
+    header = json.loads(plan.read_text().splitlines()[0]) | {"num_objects": len(rows)}
+    lines = [header, *({"kind": kinds[directory], "id": name} for directory, name in rows)]
+    plan.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    data = live(repository)
+    assert gc("--apply", str(plan), "--yes")[0] == 0
+    assert live(repository) == data
+
+
+def test_parquet_plans_that_are_none(gc: Any, repository: Path, tmp_path: Path) -> None:
+    pyarrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    plan = tmp_path / "plan.parquet"
+    code, _, err = gc("--apply", str(plan), "--yes")
+    assert code == 2 and "cannot be read" in err and "None" not in err
+    plan.write_bytes(b"something else")
+    code, _, err = gc("--apply", str(plan), "--yes")
+    assert code == 2 and "is no plan file" in err
+    parquet.write_table(pyarrow.table({"kind": [1]}), plan)
+    code, _, err = gc("--apply", str(plan), "--yes")
+    assert code == 2 and "a table of something else" in err
+
+
+@pytest.mark.parametrize("name", ["repo", "chunks/plan.jsonl", "plan.jsonl", "plan.parquet"])
+def test_plan_never_replaces_a_file_of_the_repository(gc: Any, repository: Path, name: str) -> None:
+    data = live(repository)
+    code, _, err = gc("--older-than", "7d", "--dry-run", "--plan", str(repository / name))
+    assert code == 2 and "lies in the repository" in err
+    assert live(repository) == data
+    assert name == "repo" or not (repository / name).exists()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "chunks/",
+        "chunks/nonsense",
+        "chunks/../repo",
+        f"manifests/{'A' * 19}0",
+        "overwritten/",
+        '{"object": 5}',
+        '{"object":' * 100_000,
+    ],
+)
+def test_known_missing_with_nonsense(gc: Any, tmp_path: Path, line: str) -> None:
+    known = tmp_path / "known"
+    known.write_text(f"# a comment\n{line}\n")
+    code, _, err = gc("--older-than", "7d", "--dry-run", "--known-missing", str(known))
+    assert code == 2 and f"{known}, line 2: " in err and len(err) < 1000
+
+
+def test_max_delete_counts_what_only_leaves(gc: Any, repository: Path) -> None:
+    words = ("--older-than", "7d", "--dry-run", "--json", "--only", "snapshots")
+    count = json.loads(gc(*words)[1])["snapshots_deleted"]
+    assert gc(*words, "--max-delete", str(count))[0] == 0
+    code, _, err = gc(*words, "--max-delete", str(count - 1))
+    assert code == 16 and f"{count} objects would be deleted" in err
+
+
+def test_young_backups_need_a_young_cutoff(gc: Any, repository: Path) -> None:
+    """A writer that is about to change `repo` has copied it, and nothing names the copy yet."""
+    copy = repository / "overwritten" / f"repo.30000000000000.{'0' * 20}"
+    copy.write_bytes((repository / "repo").read_bytes())
+    words = ("--yes", "--overwritten-older-than", "0s")
+    code, _, err = gc("--older-than", "7d", *words)
+    assert code == 16 and "--overwritten-older-than at least 1d" in err
+    code, _, err = gc("--older-than", "7d", "--yes", "--overwritten-older-than", "2999-01-01")
+    assert code == 16
+    assert gc("--older-than", "7d", "--yes", "--overwritten-older-than", "1d")[0] == 0
+    assert copy.exists()
+    assert gc("--older-than", "0s", "--allow-recent", *words)[0] == 0
+    assert not copy.exists()

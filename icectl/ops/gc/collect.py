@@ -7,7 +7,12 @@ from collections.abc import Callable
 from icectl.errors import ConflictError, FormatError, IcectlError, StorageError
 from icectl.ops.gc.backups import BackupPlan, plan_backups
 from icectl.ops.gc.execute import Deleted, VoidPlanError, execute_gc
-from icectl.ops.gc.guards import MaxDelete, check_max_delete, check_repository
+from icectl.ops.gc.guards import (
+    MaxDelete,
+    check_backups_cutoff,
+    check_max_delete,
+    check_repository,
+)
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.plan import ChooseEngine, GcPlan, local_engine, plan_gc
 from icectl.ops.gc.plan_file import SavedPlan
@@ -43,6 +48,8 @@ class PlannedRun:
 def plan_run(storage: Storage, options: GcOptions, watch: Watch | None = None) -> PlannedRun:
     """The plan for the newest state; made again when the state changed under it."""
     watch = watch or Watch()
+    if options.backups_older_than is not None:
+        check_backups_cutoff(storage, options.backups_older_than, options.cutoff)
     earlier = ""
     for _ in range(MAX_RESTARTS):
         repository = open_repository(storage)
@@ -92,7 +99,7 @@ def _plan(repository: Repository, options: GcOptions, watch: Watch) -> PlannedRu
     )
     if options.saved is not None:
         plan = options.saved.restrict(plan)
-    check_max_delete(plan, options.max_delete)
+    check_max_delete(plan, options.only, options.max_delete)
     backups = None
     if options.backups_older_than is not None:
         backups = plan_backups(

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 from icectl.errors import RefusedError, UnsupportedError, UsageError
+from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.plan import GcPlan
 from icectl.records import dataclass
 from icectl.repository.repository import Repository
 from icectl.repository.update import check_online
+from icectl.storage.contract import Storage
 
 YOUNGEST_CUTOFF = 24 * 3600 * 1_000_000
 
@@ -52,17 +56,31 @@ def check_repository(repository: Repository) -> None:
         check_online(repository.info.status)
 
 
-def check_max_delete(plan: GcPlan, limit: MaxDelete | None) -> None:
+def check_backups_cutoff(storage: Storage, backups_older_than: int, cutoff: int) -> None:
+    """A writer copies `repo` before its change names the copy: until then it looks unneeded.
+
+    `cutoff` was checked already, so that what it allows is allowed here as well.
+    """
+    if backups_older_than > max(cutoff, storage.read_clock() - YOUNGEST_CUTOFF):
+        raise RefusedError(
+            "copies of the repo file younger than 24 hours may belong to a change under way",
+            hint="give --overwritten-older-than at least 1d, or the same time as --older-than "
+            "with --allow-recent when nobody is writing",
+        )
+
+
+def check_max_delete(plan: GcPlan, only: Set[ObjectKind], limit: MaxDelete | None) -> None:
     if limit is None:
         return
+    count = sum(len(garbage) for kind, garbage in plan.garbage.items() if kind in only)
     if limit.count is not None:
         allowed, shown = limit.count, f"{limit.count:,}"
     else:
         percent = limit.percent or 0
         allowed = int(plan.num_listed * percent / 100)
         shown = f"{percent:g}% of {plan.num_listed:,}"
-    if plan.num_objects > allowed:
+    if count > allowed:
         raise RefusedError(
-            f"{plan.num_objects:,} objects would be deleted, and --max-delete allows {shown}",
+            f"{count:,} objects would be deleted, and --max-delete allows {shown}",
             hint="look at the plan with --dry-run; nothing was changed",
         )

@@ -11,8 +11,12 @@ import json
 from pathlib import Path
 
 from icectl.errors import UsageError
+from icectl.ops.gc.id_sets import decode_names
+from icectl.ops.gc.objects import ObjectKind
+from icectl.repository.ops_log import BACKUPS
 
-EXCUSABLE = ("chunks/", "transactions/", "overwritten/")
+LONGEST_SHOWN = 100
+NAMED_BY_IDS = (ObjectKind.CHUNK.directory, ObjectKind.TRANSACTION_LOG.directory)
 
 
 def read_known_missing(path: Path) -> frozenset[str]:
@@ -27,15 +31,22 @@ def read_known_missing(path: Path) -> frozenset[str]:
         name = _object(line.strip())
         if name is None:
             continue
-        if not name.startswith(EXCUSABLE):
+        if not _is_excusable(name):
             raise UsageError(
-                f"{path}, line {number}: {name!r} is not the path of a chunk, a transaction log "
-                "or a backup",
+                f"{path}, line {number}: {_short(name)!r} is not the path of a chunk, a "
+                "transaction log or a backup",
                 hint="chunks/ID, transactions/ID or overwritten/NAME; what else is lost makes "
                 "a collection unsafe",
             )
         found.add(name)
     return frozenset(found)
+
+
+def _is_excusable(path: str) -> bool:
+    directory, _, name = path.partition("/")
+    if directory in NAMED_BY_IDS:
+        return bool(decode_names([name])[1].all())
+    return directory == BACKUPS and bool(name)
 
 
 def _object(line: str) -> str | None:
@@ -45,7 +56,11 @@ def _object(line: str) -> str | None:
         return line
     try:
         document = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return line
     name = document.get("object")
     return name if isinstance(name, str) else line
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= LONGEST_SHOWN else text[:LONGEST_SHOWN] + "…"

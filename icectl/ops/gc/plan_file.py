@@ -8,7 +8,7 @@ the current state finds it to be garbage still.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,11 @@ def check_plan_path(path: Path) -> None:
 
 
 def write_plan(plan: GcPlan, path: Path) -> None:
+    if path.resolve().is_relative_to(Path(plan.repository.storage.location).resolve()):
+        raise UsageError(
+            f"the plan file {path} lies in the repository, and could replace a file of it",
+            hint="name a file elsewhere",
+        )
     try:
         if path.suffix == PARQUET:
             _write_parquet(plan, path)
@@ -75,7 +80,7 @@ def write_plan(plan: GcPlan, path: Path) -> None:
                         row["created_at"] = f"{row['created_at']:%Y-%m-%dT%H:%M:%S.%fZ}"
                         file.write(json.dumps(row) + "\n")
     except OSError as error:
-        raise IcectlError(f"the plan file {path} cannot be written: {error.strerror}") from error
+        raise IcectlError(f"the plan file {path} cannot be written: {_reason(error)}") from error
 
 
 def read_plan(path: Path) -> SavedPlan:
@@ -83,9 +88,13 @@ def read_plan(path: Path) -> SavedPlan:
         parquet = path.suffix == PARQUET
         return _read_parquet(path) if parquet else _read_lines(path)
     except OSError as error:
-        raise UsageError(f"the plan file {path} cannot be read: {error.strerror}") from error
-    except (ValueError, KeyError, TypeError) as error:
+        raise UsageError(f"the plan file {path} cannot be read: {_reason(error)}") from error
+    except (ValueError, NotImplementedError) as error:  # the latter of pyarrow
         raise UsageError(f"{path} is no plan file of icectl gc: {error}") from None
+
+
+def _reason(error: OSError) -> str:
+    return error.strerror or str(error)  # those of pyarrow have no number
 
 
 def _header(plan: GcPlan) -> dict[str, Any]:
@@ -132,27 +141,44 @@ def _blocks(plan: GcPlan) -> Iterator[Garbage]:
 
 
 def _read_lines(path: Path) -> SavedPlan:
+    with path.open("rb") as file:
+        header = _parse_line(file.readline(), 1)
+        rows = (_parse_line(line, number) for number, line in enumerate(file, 2))
+        return _saved(header, ((row.get("kind"), row.get("id")) for row in rows))
+
+
+def _parse_line(line: bytes, number: int) -> dict[str, Any]:
+    try:
+        document = json.loads(line)
+    except (ValueError, RecursionError):
+        document = None
+    if not isinstance(document, dict):
+        raise ValueError(f"line {number} is not a JSON object")
+    return document
+
+
+def _saved(header: dict[str, Any], rows: Iterable[tuple[Any, Any]]) -> SavedPlan:
+    """The plan of these kinds and ids, which anybody may have edited."""
+    cutoff = header.get("cutoff")
+    if header.get("icectl_gc_plan") != VERSION or type(cutoff) is not int:
+        raise ValueError("its first line is that of another version, or of another program")
     names: dict[str, list[str]] = {kind.value: [] for kind in ObjectKind}
-    with path.open(encoding="ascii") as file:
-        header = json.loads(file.readline())
-        for line in file:
-            row = json.loads(line)
-            names[row["kind"]].append(row["id"])
-    return _saved(header, names)
-
-
-def _saved(header: dict[str, Any], names: dict[str, list[str]]) -> SavedPlan:
-    if header["icectl_gc_plan"] != VERSION or type(header["cutoff"]) is not int:
-        raise ValueError("it was written by another version")
-    if sum(map(len, names.values())) != header["num_objects"]:
-        raise ValueError("it is not complete")
+    for kind, name in rows:
+        if not isinstance(kind, str) or kind not in names:
+            raise ValueError(f"it knows an object of the kind {kind!r}")
+        if not isinstance(name, str):
+            raise ValueError(f"{name!r} is not an id")
+        names[kind].append(name)
+    count, told = sum(map(len, names.values())), header.get("num_objects")
+    if count != told:
+        raise ValueError(f"it is not complete: it has {count} objects of {told}")
     ids: dict[ObjectKind, IdSet] = {}
     for kind, found in names.items():
         columns, good = decode_names(found)
         if not good.all():
-            raise ValueError("an object in it is not named by an id")
+            raise ValueError(f"{found[int(np.argmin(good))]!r} is not an id")
         ids[ObjectKind(kind)] = union([columns])
-    return SavedPlan(header["cutoff"], ids)
+    return SavedPlan(cutoff, ids)
 
 
 def _import_parquet() -> Any:
@@ -185,10 +211,11 @@ def _write_parquet(plan: GcPlan, path: Path) -> None:
 
 def _read_parquet(path: Path) -> SavedPlan:
     pyarrow = _import_parquet()
-    table = pyarrow.parquet.read_table(path)
-    header = json.loads((table.schema.metadata or {})[b"icectl_gc_plan"])
-    names: dict[str, list[str]] = {kind.value: [] for kind in ObjectKind}
+    # As one file: of a path it would make a data set, and of a directory all files in it.
+    table = pyarrow.parquet.ParquetFile(path).read()
+    metadata = table.schema.metadata or {}
+    if b"icectl_gc_plan" not in metadata or not {"kind", "id"} <= {*table.column_names}:
+        raise ValueError("it is a table of something else")
+    header = _parse_line(metadata[b"icectl_gc_plan"], 1)
     columns = (table.column("kind").to_pylist(), table.column("id").to_pylist())
-    for kind, name in zip(*columns, strict=True):
-        names[kind].append(name)
-    return _saved(header, names)
+    return _saved(header, zip(*columns, strict=True))
