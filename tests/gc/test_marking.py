@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from icectl.errors import FormatError
+from icectl.errors import FormatError, UnsupportedError
 from icectl.format.manifest import encode_manifest
-from icectl.model.ids import ManifestId, NodeId
+from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, Spans
-from icectl.ops.gc.marking import ManifestClaim, mark_manifest
+from icectl.ops.gc.marking import ManifestClaim, mark_manifest, mark_snapshot
 
 ID = ManifestId(bytes(range(12)))
 
@@ -48,3 +48,13 @@ def test_two_references_to_the_same_bytes_are_damage(count: int) -> None:
     data = manifest_of(ids, [0] * count)
     with pytest.raises(FormatError, match="the same bytes"):
         mark_manifest(data, ManifestClaim(ID, len(data), count))
+
+
+def test_a_file_of_another_generation_is_named() -> None:
+    """Bytes that begin like MessagePack could be of an old repository, but not in this one."""
+    data = b"\x93" * 40
+    with pytest.raises(UnsupportedError, match=f"manifests/{ID}: ") as caught:
+        mark_manifest(data, ManifestClaim(ID, len(data), 1))
+    assert "damaged" in str(caught.value.hint)
+    with pytest.raises(UnsupportedError, match=f"snapshots/{ID}: "):
+        mark_snapshot(data, SnapshotId(ID))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.errors import FormatError
+from icectl.errors import FormatError, UnsupportedError
 from icectl.format.manifest import decode_manifest, decode_native_refs
 from icectl.format.snapshot import decode_snapshot
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, ChunkId, ManifestId, SnapshotId
@@ -65,6 +65,8 @@ def mark_manifest(data: bytes, claim: ManifestClaim, *, with_ends: bool = True) 
             _check_ranges_differ(data)
     except FormatError as error:
         raise error.at(claim.path) from None
+    except UnsupportedError as error:
+        raise _unsupported_at(claim.path, error) from None
     return MarkedManifest(columns, refs.end)
 
 
@@ -92,7 +94,18 @@ def mark_snapshot(data: bytes, snapshot_id: SnapshotId) -> Snapshot:
         _check_manifest_list(snapshot)
     except FormatError as error:
         raise error.at(path) from None
+    except UnsupportedError as error:
+        raise _unsupported_at(path, error) from None
     return snapshot
+
+
+def _unsupported_at(path: str, error: UnsupportedError) -> UnsupportedError:
+    """The repository is of a version that is known, so that this one file is the exception."""
+    return UnsupportedError(
+        f"{path}: {error.message}",
+        hint="if no newer version of Icechunk wrote it, the file is damaged: `icectl validate` "
+        "tells more",
+    )
 
 
 def _check_manifest_list(snapshot: Snapshot) -> None:
