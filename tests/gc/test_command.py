@@ -112,7 +112,9 @@ def test_only(gc: Any, repository: Path) -> None:
     assert code == 0
     gone = before - files(repository)
     assert {path.split("/")[0] for path in gone} == {"chunks", "manifests"}
-    assert json.loads(out)["snapshots_deleted"] == 0
+    document = json.loads(out)
+    assert document["snapshots_deleted"] == 0
+    assert sum(document["kept"].values()) == len(files(repository))
     assert live(repository) == data
     assert gc("--older-than", "7d", "--yes")[0] == 0
     assert live(repository) == data

@@ -87,7 +87,12 @@ def summarize(
         manifests_deleted=done.count[ObjectKind.MANIFEST],
         chunks_deleted=done.count[ObjectKind.CHUNK],
         bytes_deleted=done.bytes,
-        kept=Counts(**{kind.plural: plan.kept[kind] for kind in ObjectKind}),
+        kept=Counts(
+            **{
+                kind.plural: plan.kept[kind] + (0 if kind in only else len(garbage))
+                for kind, garbage in plan.garbage.items()
+            }
+        ),
         cutoff_at=plan.cutoff,
         backups_deleted=done.backups,
         backup_bytes_deleted=done.backup_bytes,
