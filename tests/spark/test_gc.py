@@ -18,8 +18,17 @@ from icectl.ops.gc.result import summarize
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from tests.gc import test_bit_flips as bit_flips
-from tests.gc.repositories import age_all, files, live, messy_repository, now, random_repository
+from tests.gc.repositories import (
+    abandon_session,
+    age_all,
+    files,
+    live,
+    messy_repository,
+    now,
+    random_repository,
+)
 from tests.official import built, copied, open_official, zarr
+from tests.official.histories import create
 from tests.spark import MARKS
 
 pytestmark = MARKS
@@ -95,6 +104,22 @@ def test_messy_repository(
     (source / "chunks" / "README.txt").write_text("mine")
     check_whole_run(source, on_spark)
     assert (source / "chunks" / "README.txt").exists()
+
+
+def test_no_chunks(messy: Path, tmp_path: Path, on_spark: dict[str, Any]) -> None:
+    """None that a manifest needs, none that is there, and neither."""
+    create(tmp_path / "empty", 2)
+    check_whole_run(tmp_path / "empty", on_spark)
+    abandon_session(open_official(tmp_path / "empty"))
+    check_whole_run(tmp_path / "empty", on_spark)
+    mine = copied(messy, tmp_path / "repo")
+    chunks = files(mine, ("chunks",))
+    for path in chunks:
+        (mine / path).unlink()
+    known = {"known_missing": frozenset(chunks)}
+    local = plan_run(LocalStorage(mine), GcOptions(now(), **known))
+    spark = plan_run(LocalStorage(mine), GcOptions(now(), **known, **on_spark))
+    assert planned(spark) == planned(local)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -116,6 +116,12 @@ def test_official_writers_at_work(
     assert len(engines) > 2 and set(engines) == {"spark"}
 
 
+def shorten(storage: Storage, path: str) -> None:
+    data = storage.read(path)
+    assert all(error is None for _, error in storage.delete_many([path]))
+    storage.put_if_absent(path, data[:-1])
+
+
 def test_a_chunk_that_is_too_short(
     seaweedfs: S3Server,
     on_spark: dict[str, Any],
@@ -126,10 +132,9 @@ def test_a_chunk_that_is_too_short(
     source = built(tmp_path_factory, messy_repository, 2)
     storage = s3_storage(seaweedfs, "gc-spark-short")
     upload(source, storage)
-    short = min(path for path in live_paths(source) if path.startswith("chunks/"))
+    short, other = sorted(path for path in live_paths(source) if path.startswith("chunks/"))[:2]
     data = storage.read(short)
-    assert all(error is None for _, error in storage.delete_many([short]))
-    storage.put_if_absent(short, data[:-1])
+    shorten(storage, short)
     there = paths(storage)
     time.sleep(2.1)
     cutoff = storage.read_clock() + 1_000_000
@@ -144,4 +149,9 @@ def test_a_chunk_that_is_too_short(
     words += ["--older-than", "0s", "--allow-recent", "--yes", "--engine", "spark"]
     assert run(words, os.environ) == 13
     assert short in capsys.readouterr().err
+    shorten(storage, other)
+    known = GcOptions(cutoff, known_missing=frozenset([short]), **on_spark)
+    with pytest.raises(FormatError) as caught:
+        collect_garbage(storage, known, lambda run: None)
+    assert caught.value.path == other
     assert paths(storage) == there
