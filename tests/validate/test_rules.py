@@ -443,6 +443,16 @@ def test_damage_is_found(code: str, whole: Path, tmp_path: Path) -> None:
         assert finding.detail
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [{"chunk_grid": None}, {"chunk_grid": {}}, {"codecs": None}, {"codecs": []}, {"codecs": [{}]}],
+)
+def test_what_an_array_must_have(changes: dict[str, Any], whole: Path, tmp_path: Path) -> None:
+    where = copied_with_source(whole, tmp_path / "repo")
+    zarr_json("/virtual", **changes)(Patient(where))
+    assert "ICE0119" in codes(where)
+
+
 @pytest.mark.parametrize("code", sorted(DAMAGES_V1))
 def test_damage_is_found_in_v1(code: str, whole_v1: Path, tmp_path: Path) -> None:
     where = copied_with_source(whole_v1, tmp_path / "repo")

@@ -65,6 +65,11 @@ def _check_array(data: ArrayNodeData, metadata: dict[str, Any]) -> Iterator[tupl
     # No names and a list of nothing but absent names say the same.
     if (own if own and any(own) else None) != (names if names and any(names) else None):
         yield rules.ZARR_SHAPE, f"dimension names {own}, zarr.json says {names}"
+    if not _is_named(metadata.get("chunk_grid")):
+        yield rules.ZARR_METADATA, f"its chunk_grid is {metadata.get('chunk_grid')!r}"
+    codecs = metadata.get("codecs")
+    if not isinstance(codecs, list) or not codecs or not all(map(_is_named, codecs)):
+        yield rules.ZARR_METADATA, f"its codecs are {codecs!r}"
     chunks = regular_chunks(metadata)
     if chunks is None or data.shape_v2 is None:
         return
@@ -74,6 +79,12 @@ def _check_array(data: ArrayNodeData, metadata: dict[str, Any]) -> Iterator[tupl
     grid = tuple(-(-length // size) for length, size in zip(shape, chunks, strict=True))
     if grid != data.num_chunks:
         yield rules.ZARR_SHAPE, f"{data.num_chunks} chunks, by zarr.json they are {grid}"
+
+
+def _is_named(extension: object) -> bool:
+    """A name, alone or in an object: what zarr calls an extension."""
+    name = extension.get("name") if isinstance(extension, dict) else extension
+    return isinstance(name, str)
 
 
 def regular_chunks(metadata: dict[str, Any]) -> list[int] | None:

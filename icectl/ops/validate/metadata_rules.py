@@ -192,7 +192,8 @@ EXTENTS_GRID = Rule(
 )  # fmt: skip
 ZARR_METADATA = Rule(
     "ICE0119", "error", Level.METADATA, "the zarr.json of a node is damaged",
-    "It is not JSON, or says another type of node than the snapshot does.",
+    "It is not JSON, has no chunk grid or codecs where an array must, or says another type of "
+    "node than the snapshot does.",
 )  # fmt: skip
 ZARR_SHAPE = Rule(
     "ICE0120", "error", Level.METADATA, "the shape of an array contradicts its zarr.json",
