@@ -26,7 +26,7 @@ def render_help() -> Iterator[str]:
     """The whole tree with the exit codes."""
     yield "Usage: icectl COMMAND [OPTIONS] [ARGUMENTS]"
     yield ""
-    yield "Look at, repair and clean Icechunk repositories."
+    yield "Look at, check and clean Icechunk repositories."
     yield ""
     yield "Commands:"
     yield from _two_columns(_top_level())

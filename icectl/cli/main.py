@@ -15,7 +15,14 @@ from typing import NoReturn, TextIO
 
 from icectl.cli import exit_codes
 from icectl.cli.tree import COMMANDS, GROUPS, find_command
-from icectl.errors import IcectlError, RefNotFoundError, RepositoryNotFoundError, UsageError
+from icectl.errors import (
+    FormatError,
+    IcectlError,
+    ObjectNotFoundError,
+    RefNotFoundError,
+    RepositoryNotFoundError,
+    UsageError,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -112,6 +119,15 @@ def _invoke(invocation: Invocation, environ: Mapping[str, str]) -> int:
         for value in filter(is_repository_directory, invocation.words()):
             call = f"icectl {invocation.command.name} -r {value}"
             error.hint = f"{value} is a directory with a repository: {call}"
+        raise
+    except (FormatError, ObjectNotFoundError) as error:
+        if invocation.command.name in ("inspect-file", "validate"):
+            raise
+        hint = error.hint or "icectl validate tells what is damaged, and which versions are sound"
+        if isinstance(error, ObjectNotFoundError):
+            # It was the repository that named it.
+            raise FormatError("the file is missing", path=error.path, hint=hint) from error
+        error.hint = hint
         raise
 
 

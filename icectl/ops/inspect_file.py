@@ -79,17 +79,18 @@ def read_named_file(repository: Repository, name: str) -> tuple[str, bytes]:
     """
     storage, layout = repository.storage, repository.layout
     if "/" in name or "." in name or name == "repo":
-        return name, storage.read(name)
-    for directory in (layout.snapshots, layout.manifests, layout.chunks, layout.transactions):
-        if directory is None:
-            continue
-        path = f"{directory}/{name.upper()}"
+        paths, missing = [name], f"the repository has no file {name}"
+    else:
+        directories = (layout.snapshots, layout.manifests, layout.chunks, layout.transactions)
+        paths = [f"{directory}/{name.upper()}" for directory in directories if directory]
+        missing = f"the repository has no snapshot, manifest, chunk or transaction log {name}"
+    for path in paths:
         try:
             return path, storage.read(path)
         except ObjectNotFoundError:
             continue
     raise RefNotFoundError(
-        f"the repository has no snapshot, manifest, chunk or transaction log {name}",
+        missing,
         hint="Give a path, a URL, an id, or a name such as snapshots/1CECHNKREP0F1RSTCMT0.",
     )
 

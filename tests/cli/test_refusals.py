@@ -333,7 +333,7 @@ def test_an_error_under_json_stands_alone(icectl: Icectl, tmp_path: Path) -> Non
     outcome = icectl(*call)
     assert (outcome.code, "the content is compared" in outcome.err) == (0, True)
     shutil.rmtree(location / "manifests")
-    assert icectl(*call).error["exit_code"] == 14
+    assert icectl(*call).error["exit_code"] == 13
 
 
 def test_undo_is_told_and_works(icectl: Icectl, repository: Path) -> None:
@@ -360,7 +360,7 @@ def test_ops_log_without_any_snapshot(icectl: Icectl, repository: Path) -> None:
     assert icectl("ops-log", "--json", "-r", str(repository)).document == complete
     # A branch needs its snapshot no more than the ops log does.
     assert icectl("branch", "list", "-r", str(repository)).code == 0
-    refused(icectl("ls", "-r", str(repository)), 14, "does not exist")
+    refused(icectl("ls", "-r", str(repository)), 13, "the file is missing", "icectl validate")
 
 
 def test_ops_log_with_a_missing_backup(icectl: Icectl, tmp_path: Path) -> None:
@@ -398,10 +398,24 @@ def test_show_without_its_transaction_log(icectl: Icectl, repository: Path) -> N
 
 def test_a_damaged_repository(icectl: Icectl, repository: Path) -> None:
     (repository / "snapshots" / str(sid(3))).write_bytes(b"not a snapshot")
-    refused(icectl("ls", "-r", str(repository)), 13, f"snapshots/{sid(3)}: ")
+    refused(icectl("ls", "-r", str(repository)), 13, f"snapshots/{sid(3)}: ", "icectl validate")
     assert icectl("log", "-r", str(repository)).code == 0
     (repository / "repo").write_bytes(b"not a repo")
-    refused(icectl("log", "-r", str(repository)), 13, "repo: ")
+    refused(icectl("log", "-r", str(repository)), 13, "repo: ", "icectl validate")
+
+
+def test_a_file_that_the_repository_names_is_missing(icectl: Icectl, repository: Path) -> None:
+    """Damage, and not a storage that failed."""
+    shutil.rmtree(repository / "snapshots")
+    outcome = icectl("stats", "-r", str(repository))
+    refused(outcome, 13, "snapshots/", "icectl validate tells what is damaged")
+
+
+def test_a_file_that_the_user_names_is_missing(icectl: Icectl, repository: Path) -> None:
+    name = f"snapshots/{sid(15)}"
+    outcome = icectl("inspect-file", name, "-r", str(repository))
+    refused(outcome, 12, f"the repository has no file {name}", "Give a path")
+    refused(icectl("inspect-file", str(repository / name)), 2, "No such file")
 
 
 def test_an_old_generation_is_never_changed(icectl: Icectl, shared_fixtures: Path) -> None:

@@ -169,7 +169,7 @@ def test_name_only_by_logs_reads_no_manifest(diff: Icectl, repository: Path) -> 
         manifest.unlink()
     assert diff("START", "--name-only").code == 0
     failed = diff("START")
-    assert failed.code == 14
+    assert failed.code == 13
     assert "manifests/" in failed.err
 
 
