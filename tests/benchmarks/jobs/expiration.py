@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
-from icectl.records import replace
 from tests.benchmarks.harness import BENCH, Comparison, Scale, dataset, icectl, job, python
 
 EXPIRE = """
