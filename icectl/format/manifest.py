@@ -37,10 +37,11 @@ _KIND_FIELDS = (
 
 def decode_manifest(data: bytes, *, with_coordinates: bool = True) -> Manifest:
     """Without coordinates, which are then neither checked nor gathered, rows have none."""
-    from icectl.format.columns import ColumnReader
-
     envelope = decode_flatbuffers_envelope(data, FileType.MANIFEST)
     assert envelope.header is not None
+    # Not before: the array library may be loading on another thread while this one unpacks.
+    from icectl.format.columns import ColumnReader
+
     reader = Reader(envelope.payload)
     raw: RawManifest = reader.read_root(MANIFEST)
     columns = ColumnReader(reader)

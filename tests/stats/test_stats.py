@@ -225,6 +225,7 @@ def test_wrong_calls(icectl: Icectl, zoo: Path, arguments: list[str], code: int)
 def test_distinct(monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...], pending: int) -> None:
     """Beside a dictionary, with keys that share a part, and compacted at any moment."""
     monkeypatch.setattr(distinct, "FEWEST_PENDING", pending)
+    monkeypatch.setattr(distinct, "ROWS_FOR_SLOTS", range(3, 2**21))
     chance = np.random.default_rng(3)
     rows = Distinct(keys, {"low": np.minimum, "all": np.bitwise_or})
     expected: dict[tuple[int, ...], tuple[int, int]] = {}
@@ -246,3 +247,18 @@ def test_distinct(monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...], pendin
         for key in [tuple(key_parts)]
     } == expected
     assert len(found["low"]) == len(expected)
+
+
+@pytest.mark.parametrize("bits", [64, 40, 12])
+def test_repeats_are_found(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
+    """One in many, at any place; also of numbers that share most of their bits."""
+    monkeypatch.setattr(distinct, "ROWS_FOR_SLOTS", range(10, 2**21))
+    chance = np.random.default_rng(bits)
+    for _ in range(50):
+        size = int(chance.integers(2, 3000))
+        values = np.unique(chance.integers(0, 2**bits, size, dtype=np.uint64))
+        chance.shuffle(values)
+        assert not distinct._has_repeats(values)
+        taken, given = chance.choice(len(values), 2, replace=False)
+        values[taken] = values[given]
+        assert distinct._has_repeats(values)
