@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from icectl.errors import FormatError
 from icectl.format.envelope import FileType, decode_flatbuffers_envelope, encode_envelope
@@ -14,6 +15,7 @@ from icectl.model.repo import Ref, RepoInfo, SnapshotInfo
 from icectl.model.values import UnknownField
 
 
+@lru_cache(maxsize=1)  # a change reads the file again, and mostly finds what was opened
 def decode_repo(data: bytes) -> RepoInfo:
     return repo_info(*decode_raw_repo(data))
 
