@@ -23,7 +23,7 @@ from icectl.ops.gc.local_engine import LocalEngine
 from icectl.spark.gc_engine import SparkEngine
 from icectl.spark.session import SparkOptions, spark_session
 from icectl.storage.local import LocalStorage
-from tests.benchmarks.spark_scan import peak_megabytes, processor_seconds
+from tests.benchmarks.spark_scan import peak_megabytes, processor_seconds, take_processors
 from tests.servers.processes import processes_below
 
 
@@ -61,6 +61,7 @@ def plan(repository: str, engine: Engine) -> float:
 
 def main() -> None:
     repository, engine, cores = sys.argv[1:]
+    take_processors(int(cores))
     started = time.perf_counter()
     if engine == "local":
         print(json.dumps({"seconds": plan(repository, LocalEngine())}))

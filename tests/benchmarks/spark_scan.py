@@ -47,6 +47,11 @@ def is_java(pid: int) -> bool:
     return False
 
 
+def take_processors(count: int) -> None:
+    """`local[1]` alone would let Java and the Python worker share the work on two."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:count])
+
+
 def scan(spark: Any, repository: str, table: str) -> None:
     frame = spark.read.format("icechunk").option("table", table).load(repository)
     frame.write.format("noop").mode("overwrite").save()
@@ -54,6 +59,7 @@ def scan(spark: Any, repository: str, table: str) -> None:
 
 def main() -> None:
     repository, cores = sys.argv[1:]
+    take_processors(int(cores))
     me = os.getpid()
     os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
     with spark_session(SparkOptions(f"local[{cores}]"), os.environ) as spark:
