@@ -154,6 +154,9 @@ def test_a_policy_of_the_config_file(location: str, tmp_path: Path, capsys: Capt
         keep_tagged = ["v*"]
         [repositories.era5.policies.odd]
         keep_lats = 1
+        [repositories.era5.policies.blank]
+        keep_last = 1
+        protect = [""]
         """
     )
     environ = {"ICECTL_CONFIG": str(config)}
@@ -163,6 +166,8 @@ def test_a_policy_of_the_config_file(location: str, tmp_path: Path, capsys: Capt
     assert json.loads(capsys.readouterr().out) == planned
     assert expire("era5", "--policy", "odd", environ=environ) == 2
     assert "keep_lats" in capsys.readouterr().err
+    assert expire("era5", "--policy", "blank", environ=environ) == 2
+    assert "--protect is empty" in capsys.readouterr().err
     assert expire("era5", "--policy", "nope", environ=environ) == 2
     assert "no policy 'nope'" in capsys.readouterr().err
     assert expire(location, "--policy", "default", environ=environ) == 2
@@ -178,6 +183,10 @@ def test_a_policy_of_the_config_file(location: str, tmp_path: Path, capsys: Capt
         (["--older-than", "yesterday"], 2, "not a time"),
         (["--keep-within", "long"], 2, "not an age"),
         (["--keep-last", "1"], 16, "--yes"),
+        (["--keep-last", "1", "--protect", ""], 2, "--protect is empty"),
+        (["--keep-last", "1", "--branch", ""], 2, "--branch is empty"),
+        (["--keep-last", "1", "--keep-tagged", "v*", "--keep-tagged", ""], 2, "tagged is empty"),
+        (["--older-than", "2999-01-01", "--yes"], 2, "--older-than lies in the future"),
     ],
 )
 def test_wrong_input(
@@ -187,6 +196,60 @@ def test_wrong_input(
     shown = capsys.readouterr().err
     assert says in shown
     assert "Traceback" not in shown
+
+
+def test_a_glob_that_fits_nothing_is_told(location: str, capsys: Capture) -> None:
+    """A misspelled --protect protects nothing."""
+    words = ["--keep-last", "1", "--dry-run"]
+    globs = ["--protect", "dve", "--protect", "v*", "--branch", "mian*", "--keep-tagged", "dev"]
+    for form in ([], ["--json"]):
+        assert expire(location, *words, *globs, *form) == 0
+        assert capsys.readouterr().err.splitlines() == [
+            "icectl: warning: --branch mian* fits no branch",
+            "icectl: warning: --keep-tagged dev fits no tag",
+            "icectl: warning: --protect dve fits no branch or tag",
+        ]
+    fitting = ["--protect", "dev", "--branch", "m*", "--keep-tagged", "v?"]
+    assert expire(location, *words, *fitting) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_updates_of_what_is_deleted_later_stay_told(tmp_path: Path, capsys: Capture) -> None:
+    """The official diff has them, before and after."""
+    for version in (1, 2):
+        path = tmp_path / f"v{version}"
+        repo = create(path, version)
+        with commit(repo, "one") as root:
+            root.create_array("a", shape=(4,), chunks=(2,), dtype="i4", compressors=None)[:] = 1
+        repo.create_tag("keep", repo.lookup_branch("main"))
+        with commit(repo, "two") as root:
+            root["a"][:2] = 2
+            root["a"].attrs["x"] = 1
+            root.create_array("b", shape=(2,), chunks=(2,), dtype="i4", compressors=None)[:] = 1
+        with commit(repo, "three") as root:
+            root["b"].attrs["x"] = 1
+        with commit(repo, "four") as root:
+            del root["a"], root["b"]
+        with commit(repo, "five") as root:
+            root.attrs["z"] = 1
+
+        def facts(path: Path = path) -> Any:
+            assert run(["diff", "keep", "--chunks", "--json", "-r", str(path)], {}) == 0
+            ours = json.loads(capsys.readouterr().out)
+            base = open_official(path).lookup_tag("keep")
+            return ours, diff_facts(
+                open_official(path).diff(from_snapshot_id=base, to_branch="main")
+            )
+
+        before = facts()
+        assert before[1]["updated_chunks"] == {"/a": [[0]]}
+        assert expire(str(path), "--keep-last", "1", "--keep-tagged", "keep", "--yes") == 0
+        capsys.readouterr()
+        assert facts() == before
+        assert run(["validate", "--level", "metadata", "-r", str(path)], {}) == 0, (
+            capsys.readouterr()
+        )
+        capsys.readouterr()
 
 
 def test_a_legacy_repository_is_refused(shared_fixtures: Path, capsys: Capture) -> None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from icectl.cli.context import CommandContext
-from icectl.cli.moments import parse_age
+from icectl.cli.moments import parse_age, parse_moment
 from icectl.cli.options import DryRunOption, YesOption, command
 from icectl.cli.parameters import Option
 from icectl.errors import UsageError
 from icectl.ops.expire.execute import execute_expiration, plan_for
-from icectl.ops.expire.policy import Policy
+from icectl.ops.expire.policy import Policy, find_idle_globs
 from icectl.ops.expire.report import build_result
 from icectl.records import fields
 from icectl.render.expire import render_expiration
@@ -28,6 +28,9 @@ EXAMPLES = {
         ),
     )
 }
+
+LATEST_CUTOFF = 24 * 3600 * 1_000_000
+"""How far ahead of this machine's clock a cutoff may lie: writers have clocks of their own."""
 
 
 def _count(name: str, what: str) -> Any:
@@ -137,6 +140,9 @@ def expire(
     rules.check()
     repository = context.open_repository()
     planned = plan_for(repository, rules)
+    for rule, glob in find_idle_globs(rules, planned.history.branches, planned.history.tags):
+        kinds = {"branch": "branch", "keep_tagged": "tag"}.get(rule, "branch or tag")
+        context.warn(f"--{rule.replace('_', '-')} {glob} fits no {kinds}")
     if dry_run or planned.plan.is_empty:
         result = build_result(repository, planned, dry_run=dry_run)
         context.emit(result, render_expiration, paged=True)
@@ -160,13 +166,18 @@ def build_policy(context: CommandContext, given: dict[str, Any]) -> Policy:
                 f"a policy has no rule {name!r}", hint="the rules are: " + ", ".join(sorted(known))
             )
         if name == "older_than":
-            values[name] = context.parse_moment(str(value))
+            values[name] = _parse_cutoff(context, str(value))
         elif name == "keep_within":
             values[name] = parse_age(str(value))
         elif name in ("keep_tagged", "branch", "protect"):
             globs = [value] if isinstance(value, str) else value
             if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
                 raise UsageError(f"the rule {name} of a policy is a list of globs")
+            if "" in globs:
+                raise UsageError(
+                    f"--{name.replace('_', '-')} is empty",
+                    hint="give a name or a glob such as 'v*'",
+                )
             values[name] = tuple(globs)
         elif name.startswith("delete_"):
             if not isinstance(value, bool):
@@ -177,3 +188,12 @@ def build_policy(context: CommandContext, given: dict[str, Any]) -> Policy:
         else:
             values[name] = value
     return Policy(**values)
+
+
+def _parse_cutoff(context: CommandContext, text: str) -> int:
+    """The time; `UsageError` for one that only a misspelled year can mean."""
+    now = context.now()
+    cutoff = parse_moment(text, now)
+    if cutoff > now + LATEST_CUTOFF:
+        raise UsageError("--older-than lies in the future", hint="write an age such as 7d")
+    return cutoff

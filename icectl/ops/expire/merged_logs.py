@@ -20,10 +20,13 @@ def merge_transaction_logs(logs: Sequence[TransactionLog]) -> TransactionLog:
     """The last log, telling what all of them (oldest first) tell together."""
     created = _union(logs, ("new_groups", "new_arrays"))
     deleted = _union(logs, ("deleted_groups", "deleted_arrays"))
+    # A node that was there before and is deleted in the end keeps what was updated in between,
+    # as the official package tells it; one that no snapshot is left of is not told at all.
+    passing = created & deleted
     chunks: dict[NodeId, CoordinateSet] = {}
     for log in logs:
         for array in log.updated_chunks:
-            if array.node_id in deleted:
+            if array.node_id in passing:
                 continue
             if not chunks.setdefault(array.node_id, CoordinateSet()).add(array.chunks):
                 raise FormatError(
@@ -40,8 +43,8 @@ def merge_transaction_logs(logs: Sequence[TransactionLog]) -> TransactionLog:
         new_arrays=merged("new_arrays", deleted),
         deleted_groups=merged("deleted_groups", created),
         deleted_arrays=merged("deleted_arrays", created),
-        updated_groups=merged("updated_groups", deleted),
-        updated_arrays=merged("updated_arrays", deleted),
+        updated_groups=merged("updated_groups", passing),
+        updated_arrays=merged("updated_arrays", passing),
         updated_chunks=tuple(
             ArrayUpdatedChunks(node_id, chunks[node_id].rows()) for node_id in sorted(chunks)
         ),

@@ -81,6 +81,18 @@ def matches(name: str, globs: Iterable[str]) -> bool:
     return any(fnmatchcase(name, glob) for glob in globs)
 
 
+def find_idle_globs(
+    policy: Policy, branches: Iterable[str], tags: Iterable[str]
+) -> Iterator[tuple[str, str]]:
+    """The rule and the glob for each glob that fits no name: most likely a misspelled one."""
+    names = {"branch": [*branches], "keep_tagged": [*tags]}
+    names["protect"] = names["branch"] + names["keep_tagged"]
+    for rule, known in names.items():
+        for glob in getattr(policy, rule):
+            if not any(matches(name, (glob,)) for name in known):
+                yield rule, glob
+
+
 def apply_rules(
     policy: Policy, history: Sequence[SnapshotInfo]
 ) -> Iterator[tuple[SnapshotInfo, str]]:
