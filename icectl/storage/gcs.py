@@ -7,10 +7,12 @@ own calls have their own retries and hide the status of an answer.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from datetime import datetime
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
@@ -49,6 +51,10 @@ class GcsStorage(ObjectStore):
         # The class of the package itself adds gRPC, which hangs on anything but Google.
         from gcsfs.core import GCSFileSystem
 
+        if not self._anonymous:
+            _check_credentials_file(
+                self._credentials_file or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+            )
         try:
             return GCSFileSystem(
                 token="anon" if self._anonymous else self._credentials_file,
@@ -196,6 +202,24 @@ class GcsStorage(ObjectStore):
     async def _read_clock(self) -> int:
         headers, _ = await self._call("GET", self._objects, {"maxResults": "1"})
         return microseconds_of_http_date(headers.get("Date"))
+
+
+def _check_credentials_file(name: str | None) -> None:
+    """`StorageError` for a file that the library would pass over, and try all else for long."""
+    if not name:
+        return
+    try:
+        json.loads(Path(name).read_bytes())
+    except OSError as error:
+        reason = f"cannot be read: {reason_of(error)}"
+    except ValueError:
+        reason = "is not JSON"
+    else:
+        return
+    raise StorageError(
+        f"the file of Google credentials {name} {reason}",
+        hint="check GOOGLE_APPLICATION_CREDENTIALS and --storage-option credentials_file=FILE",
+    )
 
 
 def _refusal(status: int, body: bytes) -> RequestFailure:

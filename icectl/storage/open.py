@@ -12,6 +12,7 @@ from collections.abc import Mapping
 
 from icectl.errors import UsageError
 from icectl.storage.contract import Storage
+from icectl.storage.endpoints import check_endpoint_url
 
 SCHEMES = ("file", "s3", "gs", "gcs", "memory")
 
@@ -125,18 +126,4 @@ def _endpoint_url(options: Mapping[str, str]) -> str | None:
     url = options.get("endpoint_url")
     if url is None:
         return None
-    if "@" in url.partition("://")[2].partition("/")[0]:
-        raise UsageError(
-            "the storage option endpoint_url must not hold a user or password",
-            hint="credentials come from the standard variables and files",
-        )
-    from urllib.parse import urlsplit
-
-    try:
-        parts = urlsplit(url)
-        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
-    except ValueError:
-        valid = False
-    if not valid:
-        raise UsageError(f"the storage option endpoint_url is not an http(s) URL: {url}")
-    return url.rstrip("/")
+    return check_endpoint_url(url, "the storage option endpoint_url").rstrip("/")

@@ -13,6 +13,7 @@ from typing import Any
 
 from icectl.errors import StorageError
 from icectl.storage.contract import Version
+from icectl.storage.endpoints import check_aws_endpoint_variables
 from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
 from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure, reason_of
 from icectl.storage.times import microseconds, microseconds_of_http_date
@@ -53,6 +54,8 @@ class S3Storage(ObjectStore):
     def _connect(self) -> Any:
         from s3fs import S3FileSystem
 
+        if self._endpoint_url is None:
+            check_aws_endpoint_variables()
         config: dict[str, Any] = {
             "connect_timeout": CONNECT_TIMEOUT,
             "read_timeout": READ_TIMEOUT,
@@ -180,12 +183,36 @@ def _failure(error: BaseException) -> RequestFailure:
             "the AWS configuration files have no such profile",
             hint="check AWS_PROFILE and --storage-option profile=NAME",
         ) from None
+    if isinstance(error, botocore.ConfigParseError):
+        # The library repeats the lines that it does not understand, with the keys in them.
+        raise StorageError(
+            "the AWS credentials or config file cannot be parsed",
+            hint="check ~/.aws/credentials and ~/.aws/config, or the files that "
+            "AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE name",
+        ) from None
+    if isinstance(error, botocore.InvalidRegionError):
+        raise StorageError(
+            "the AWS region is not a valid name",
+            hint="check AWS_REGION, AWS_DEFAULT_REGION and --storage-option region=NAME",
+        ) from None
     if isinstance(error, botocore.ParamValidationError):
         return RequestFailure(400, "the bucket or the name is not valid there")
-    if isinstance(error, botocore.BotoCoreError) and not isinstance(
-        error, (botocore.HTTPClientError, botocore.ConnectionError)
+    in_transit = (
+        botocore.HTTPClientError,
+        botocore.ConnectionError,
+        botocore.IncompleteReadError,
+        botocore.ChecksumError,
+        botocore.FlexibleChecksumError,
+    )
+    # A ValueError is botocore's word for an endpoint that is no URL.
+    if isinstance(error, (botocore.BotoCoreError, ValueError)) and not isinstance(
+        error, in_transit
     ):
-        return RequestFailure(None, type(error).__name__, _reason(error), retryable=False)
+        raise StorageError(
+            # Only the kind: the library's words may repeat the settings themselves.
+            f"the AWS settings cannot be used ({type(error).__name__})",
+            hint="check the AWS_ variables, ~/.aws/config and ~/.aws/credentials",
+        ) from None
     return RequestFailure(None, type(error).__name__, _reason(error))
 
 

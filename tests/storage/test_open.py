@@ -5,13 +5,14 @@ from __future__ import annotations
 import multiprocessing
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from icectl.errors import UsageError
+from icectl.errors import StorageError, UsageError
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from icectl.storage.memory import MemoryStorage
@@ -90,6 +91,70 @@ def test_a_password_in_an_endpoint_is_refused_and_not_repeated() -> None:
 def test_an_endpoint_is_an_http_url(url: str) -> None:
     with pytest.raises(UsageError, match="endpoint_url"):
         open_storage("s3://bucket/x", {"endpoint_url": url})
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+@pytest.mark.parametrize("url", ["127.0.0.1:9000", "http://user:hunter2@host"])
+def test_an_endpoint_of_the_environment_is_checked_too(
+    variable: str, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable, url)
+    with pytest.raises(UsageError, match=variable) as caught:
+        open_storage("s3://bucket/x").read("a")
+    assert "hunter2" not in f"{caught.value}{caught.value.hint}"
+
+
+@pytest.mark.parametrize("variable", ["AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"])
+def test_a_credentials_file_that_cannot_be_parsed_is_not_repeated(
+    variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "credentials"
+    file.write_text("[default]\naws_access_key_id = hunter1\naws_secret_access_key hunter2\n")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    monkeypatch.setenv(variable, str(file))
+    with pytest.raises(StorageError, match="cannot be parsed") as caught:
+        open_storage("s3://bucket/x").read("a")
+    assert caught.value.hint and "AWS_SHARED_CREDENTIALS_FILE" in caught.value.hint
+    assert "hunter" not in f"{caught.value}{caught.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("variables", "words", "hint"),
+    [
+        ({"AWS_DEFAULT_REGION": "us east"}, "the AWS region is not a valid name", "AWS_REGION"),
+        ({"AWS_ACCESS_KEY_ID": "x", "AWS_SECRET_ACCESS_KEY": ""}, "PartialCredentials", "AWS_"),
+    ],
+)
+def test_settings_that_cannot_work_are_told_at_once(
+    variables: dict[str, str], words: str, hint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "x")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "y")
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    began = time.monotonic()
+    with pytest.raises(StorageError, match=words) as caught:
+        open_storage("s3://bucket/x").read("a")
+    assert time.monotonic() - began < 5
+    assert caught.value.hint and hint in caught.value.hint
+
+
+@pytest.mark.parametrize("content", [None, "hunter2"])
+@pytest.mark.parametrize("by_option", [True, False])
+def test_google_credentials_that_are_no_file(
+    content: str | None, by_option: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "credentials.json"
+    if content is not None:
+        file.write_text(content)
+    if not by_option:
+        monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(file))
+    options = {"credentials_file": str(file)} if by_option else {}
+    words = "is not JSON" if content else "cannot be read: no such file"
+    with pytest.raises(StorageError, match=words) as caught:
+        open_storage("gs://bucket/x", options).read("a")
+    assert str(file) in caught.value.message and caught.value.hint
+    assert "hunter2" not in f"{caught.value}{caught.value.hint}"
 
 
 def test_memory_is_shared_by_name() -> None:
