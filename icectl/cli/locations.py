@@ -13,11 +13,14 @@ from pathlib import Path
 from icectl.errors import RepositoryNotFoundError, UsageError
 from icectl.records import dataclass, field
 
+HIDDEN = "(hidden)"
 _SECRET = re.compile(
     r"secret|password|passwd|credentials?$|access_?key|account_?key|private_?key|api_?key"
     r"|token|connection_?string|authorization|(^|[._])(key|auth)$",
     re.IGNORECASE,
 )
+_USERINFO = re.compile(r"://(?:[^\s/]*@|[^\s/@:]*:(?![0-9]*(?:/|$))\S*@)")
+"""`user:password@` of a URL; keys of AWS may well contain a `/`, which no port does."""
 _MARKERS = (("repo",), ("refs", "snapshots"), ("r", "s"))
 """What lies in the root of a repository: V2, V1, and the legacy generations."""
 
@@ -50,14 +53,14 @@ def find_location(
 def resolve_location(text: str, options: Mapping[str, str], environ: Mapping[str, str]) -> Location:
     """A location as a user writes it. A name from the config file wins over a directory."""
     if "://" in text:
-        return Location(_without_password(text), options)
+        return Location(without_password(text), options)
     if not looks_like_location(text):
         from icectl.cli.config_file import read_config_file
 
         remote = read_config_file(environ).repositories.get(text)
         if remote is not None:
             merged = {**remote.storage_options, **options}
-            return Location(_without_password(remote.url), merged)
+            return Location(without_password(remote.url), merged)
     try:
         path = Path(text).expanduser()
     except RuntimeError:
@@ -104,7 +107,7 @@ def is_secret(key: str, value: str) -> bool:
     return _SECRET.search(key) is not None or _has_password(value)
 
 
-def _without_password(url: str) -> str:
+def without_password(url: str) -> str:
     """The URL itself; `UsageError` when it would carry a secret into messages."""
     if _has_password(url):
         raise UsageError(
@@ -116,7 +119,22 @@ def _without_password(url: str) -> str:
 
 def _has_password(url: str) -> bool:
     """Whether a URL carries `user:password@`; the message must not repeat it."""
-    return "://" in url and "@" in url.partition("://")[2].partition("/")[0]
+    return _USERINFO.search(url) is not None
+
+
+def hide_secrets(text: str) -> str:
+    """The text of a message, without the passwords that the user typed where none belong."""
+    return re.sub(r"\S+", _hide_value, _USERINFO.sub(f"://{HIDDEN}@", text))
+
+
+def _hide_value(word: re.Match[str]) -> str:
+    """`secret=(hidden)` for `secret=VALUE`; the value may contain `=` itself."""
+    shown = ""
+    for key in word[0].split("=")[:-1]:
+        shown += f"{key}="
+        if _SECRET.search(key):
+            return shown + HIDDEN
+    return word[0]
 
 
 def working_directory() -> Path:

@@ -6,7 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from icectl.cli.locations import Location, find_location, is_secret, looks_like_location
+from icectl.cli.locations import (
+    Location,
+    find_location,
+    hide_secrets,
+    is_secret,
+    looks_like_location,
+)
 from icectl.errors import RepositoryNotFoundError, UsageError
 
 CONFIG = """
@@ -89,3 +95,17 @@ def test_secrets_are_told_from_settings() -> None:
         assert not is_secret(key, "x")
     assert is_secret("endpoint_url", "http://me:pass@host/")
     assert not is_secret("endpoint_url", "http://host/@x")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s3://bucket/me@home/x",
+        "http://host:9000/@x",
+        "s3://a/b and me@home",
+        "endpoint_url=http://127.0.0.1:9000",
+        "x" * 100_000,
+    ],
+)
+def test_what_is_no_secret_is_shown(text: str) -> None:
+    assert hide_secrets(text) == text

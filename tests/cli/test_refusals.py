@@ -93,6 +93,43 @@ def test_sentence_and_hint(
     assert (repository / "repo").read_bytes() == before
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        "log URL",
+        "show URL",
+        "diff main URL",
+        "branch create new URL",
+        "branch reset main URL",
+        "branch reset main dev --expect URL",
+        "tag create new URL",
+        "inspect-file URL",
+        "inspect-file URL/x",
+        "status set URL",
+        "nonsense URL",
+        "--storage-option secret=HUNTER2 log",
+        "--storage-option=secret=HUNTER2 log",
+        "log --storage-option secret=HUNTER2",
+        "--storage-option secret=HUNTER2== log",
+        "log token=HUNTER2",
+    ],
+)
+@pytest.mark.parametrize("url", ["s3://AK:HUNTER2@bucket", "s3://AK:HUN/HUNTER2@bucket"])
+def test_a_secret_in_a_wrong_place_is_not_repeated(
+    icectl: Icectl, repository: Path, call: str, url: str
+) -> None:
+    words = [word.replace("URL", url) for word in call.split()]
+    outcome = icectl(*words, ICECTL_REPO=str(repository))
+    assert outcome.code in (2, 12)
+    assert "HUN" not in outcome.out + outcome.err
+    assert "HUN" not in icectl(*words, "--json", ICECTL_REPO=str(repository)).err
+
+
+def test_a_secret_with_a_slash_is_told_from_a_port(icectl: Icectl) -> None:
+    outcome = icectl("log", "-r", "s3://AK:HUN/TER2@bucket/x")
+    refused(outcome, 2, "the location holds a user name or a password", "standard variables")
+
+
 NO_UTF8 = "\udcff"
 """How Python shows a byte of the command line that is no UTF-8."""
 
@@ -188,7 +225,7 @@ def test_init_shows_a_location_on_one_line(icectl: Icectl, tmp_path: Path) -> No
 @pytest.mark.parametrize("url", ["http://[::1", "http://host:99999999", "http://host:x"])
 def test_an_endpoint_that_is_no_url(icectl: Icectl, url: str) -> None:
     outcome = icectl("log", "-r", "s3://b/x", "--storage-option", f"endpoint_url={url}")
-    refused(outcome, 2, "endpoint_url is not an http(s) URL")
+    refused(outcome, 2, "endpoint_url is not an http(s) URL", "http://HOST:PORT")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Annotated
 
 from icectl.cli.context import CommandContext
-from icectl.cli.locations import is_repository_directory, looks_like_location
+from icectl.cli.locations import (
+    is_repository_directory,
+    looks_like_location,
+    without_password,
+)
 from icectl.cli.options import command
 from icectl.cli.parameters import Argument, Option
 from icectl.errors import FormatError, RepositoryNotFoundError, UsageError
@@ -87,6 +91,7 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
         directory, _, name = file.rpartition("/")
         if not name or "://" not in directory:
             raise UsageError(f"{file} names no file", hint="write s3://BUCKET/PREFIX/FILE")
+        without_password(file)
         return file, context.open_storage(directory).read(name)
     if context.options.repo is None and (_exists(file) or looks_like_location(file)):
         try:

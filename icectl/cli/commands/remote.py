@@ -10,6 +10,7 @@ from typing import Annotated
 from icectl.cli.config_file import add_repository, remove_repository
 from icectl.cli.context import CommandContext
 from icectl.cli.locations import (
+    HIDDEN,
     Location,
     is_secret,
     looks_like_location,
@@ -37,7 +38,6 @@ EXAMPLES = {
     "remote remove": (("icectl remote remove prod", "forget the name; the repository stays"),),
 }
 
-HIDDEN = "(hidden)"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
