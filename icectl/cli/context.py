@@ -74,6 +74,18 @@ class CommandContext:
 
         return open_repository(self.open_storage())
 
+    def command_line(self, command: str, *arguments: str, repo: str | None = None) -> str:
+        """A call for the same repository as this one, for a user to paste into a shell."""
+        import shlex
+
+        repo = self.options.repo if repo is None else repo
+        options = [] if repo is None else ["-r", repo]
+        for option in self.options.storage_option:
+            options += ["--storage-option", option]
+        if any(argument.startswith("-") for argument in arguments):
+            return f"icectl {command} {shlex.join([*options, '--', *arguments])}"
+        return f"icectl {command} {shlex.join([*arguments, *options])}".rstrip()
+
     def now(self) -> int:
         """Microseconds since 1970-01-01 UTC; `ICECTL_NOW` fixes it for golden output."""
         fixed = self.environ.get("ICECTL_NOW")

@@ -103,6 +103,8 @@ REF_HELP = (
 )
 RefArgument = Annotated[str, Argument("REF", help=REF_HELP)]
 OptionalRefArgument = Annotated[str | None, Argument("REF", help=REF_HELP)]
+DefaultRefArgument = Annotated[str | None, Argument("REF", help=f"{REF_HELP} Default: main.")]
+"""None is `DEFAULT_REF`: the text `main` could be a tag as well."""
 BranchArgument = Annotated[str, Argument("BRANCH", help="The branch.")]
 TagArgument = Annotated[str, Argument("TAG", help="The tag.")]
 NewNameArgument = Annotated[str, Argument("NAME", help="The new name.")]

@@ -14,11 +14,14 @@ from typing import TYPE_CHECKING, Literal
 from icectl.errors import RefNotFoundError, UsageError
 from icectl.model.ids import ALPHABET, SnapshotId
 from icectl.records import dataclass
+from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.names import nearest_hint
 
 if TYPE_CHECKING:
     from icectl.repository.repository import Repository
 
+DEFAULT_REF = f"branch:{DEFAULT_BRANCH}"
+"""What a command means without a REF, also where a tag has the name, too."""
 SHORTEST_PREFIX = 4
 LONGEST_ID = 26
 SHOWN_CANDIDATES = 5

@@ -5,6 +5,7 @@ from __future__ import annotations
 from icectl.cli.context import CommandContext
 from icectl.cli.options import (
     BranchArgument,
+    DefaultRefArgument,
     ExpectOption,
     NewNameArgument,
     RefArgument,
@@ -12,7 +13,7 @@ from icectl.cli.options import (
 )
 from icectl.ops import refs
 from icectl.render.refs import render_branch_change, render_branches
-from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.resolve import DEFAULT_REF
 
 EXAMPLES = {
     "branch list": (("icectl branch list", "every branch and the commit at its tip"),),
@@ -42,11 +43,10 @@ def list_branches(context: CommandContext) -> None:
 
 
 @command()
-def create(
-    context: CommandContext, name: NewNameArgument, ref: RefArgument = DEFAULT_BRANCH
-) -> None:
+def create(context: CommandContext, name: NewNameArgument, ref: DefaultRefArgument = None) -> None:
     """Create a branch at a REF, by default at the tip of main."""
-    context.emit(refs.create_branch(context.open_repository(), name, ref), render_branch_change)
+    at = DEFAULT_REF if ref is None else ref
+    context.emit(refs.create_branch(context.open_repository(), name, at), render_branch_change)
 
 
 @command()
@@ -59,7 +59,8 @@ def delete(context: CommandContext, branch: BranchArgument, expect: ExpectOption
     """
     change = refs.delete_branch(context.open_repository(), branch, expect)
     context.emit(change, render_branch_change)
-    context.note(f"to undo: icectl branch create {branch} {change.previous_snapshot_id}")
+    undo = context.command_line("branch create", branch, str(change.previous_snapshot_id))
+    context.note(f"to undo: {undo}")
 
 
 @command()
@@ -78,4 +79,5 @@ def reset(
     change = refs.reset_branch(context.open_repository(), branch, ref, expect)
     context.emit(change, render_branch_change)
     if change.previous_snapshot_id != change.snapshot_id:
-        context.note(f"to undo: icectl branch reset {branch} {change.previous_snapshot_id}")
+        undo = context.command_line("branch reset", branch, str(change.previous_snapshot_id))
+        context.note(f"to undo: {undo}")

@@ -10,7 +10,7 @@ from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.options import REF_HELP, command
 from icectl.cli.parameters import Argument, Option
 from icectl.errors import UsageError
-from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.resolve import DEFAULT_REF
 
 if TYPE_CHECKING:
     from icectl.ops.diff.result import ChunkChanges
@@ -122,7 +122,8 @@ def _select_versions(
             "diff needs a version to begin with",
             hint="icectl diff FROM [TO], or icectl diff --commit REF",
         )
-    return select_versions(repository, from_, to or DEFAULT_BRANCH, merge_base=merge_base)
+    newer = DEFAULT_REF if to is None else to
+    return select_versions(repository, from_, newer, merge_base=merge_base)
 
 
 def _remember_paths(changes: Iterable[ChunkChanges], seen: list[str]) -> Iterator[ChunkChanges]:

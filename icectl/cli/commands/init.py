@@ -9,7 +9,7 @@ from icectl.cli.context import CommandContext
 from icectl.cli.options import command
 from icectl.cli.parameters import Argument, Option
 from icectl.cli.values import parse_pairs
-from icectl.errors import FormatError, UsageError
+from icectl.errors import FormatError, RefusedError, UsageError
 from icectl.ops.config_keys import check_config, check_value, set_key
 from icectl.ops.init import NewRepository, create_repository
 from icectl.render.style import Style
@@ -75,12 +75,15 @@ def init(
     for key, value in parse_pairs(config).items():
         check_value(key, value)
         stored = set_key(stored, key, value)
-    result = create_repository(
-        context.open_storage(place),
-        spec_version=spec_version,
-        config=stored,
-        metadata=parse_pairs(metadata),
-    )
+    storage = context.open_storage(place)
+    pairs = parse_pairs(metadata)
+    try:
+        result = create_repository(
+            storage, spec_version=spec_version, config=stored, metadata=pairs
+        )
+    except RefusedError as error:
+        error.hint = error.hint or f"`{context.command_line('log', repo=location)}` shows it"
+        raise
     context.emit(result, _render)
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import Annotated
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import NumberOption, OptionalRefArgument, SinceOption, UntilOption, command
+from icectl.cli.options import DefaultRefArgument, NumberOption, SinceOption, UntilOption, command
 from icectl.cli.parameters import Option
 from icectl.errors import UsageError
 from icectl.ops.log import LogOptions, read_log, read_whole_log, shown_parents
 from icectl.render.log import render_log, render_log_graph
 from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.resolve import DEFAULT_REF
 
 EXAMPLES = {
     "log": (
@@ -27,7 +28,7 @@ EXAMPLES = {
 @command(jsonl=True)
 def log(
     context: CommandContext,
-    ref: OptionalRefArgument = None,
+    ref: DefaultRefArgument = None,
     number: NumberOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
@@ -61,11 +62,10 @@ def log(
         context.parse_moment(since), context.parse_moment(until), number, path, with_changes=stat
     )
     repository = context.open_repository()
-    if not all and ref is None:
-        ref = DEFAULT_BRANCH
-    commits = (
-        read_whole_log(repository, options) if ref is None else read_log(repository, ref, options)
-    )
+    if all:
+        commits = read_whole_log(repository, options)
+    else:
+        commits = read_log(repository, DEFAULT_REF if ref is None else ref, options)
     if graph and context.wants_text:
         drawn = list(commits)
         parents = shown_parents(repository, drawn)
@@ -76,5 +76,5 @@ def log(
         "snapshots",
         commits,
         lambda items, style: render_log(items, style, oneline=oneline),
-        beside={"ref": ref},
+        beside={"ref": DEFAULT_BRANCH if ref is None and not all else ref},
     )

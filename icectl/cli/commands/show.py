@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import PathArgument, RefArgument, command
+from icectl.cli.options import DefaultRefArgument, PathArgument, command
 from icectl.cli.parameters import Option
-from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.resolve import DEFAULT_REF
 
 EXAMPLES = {
     "show": (
@@ -23,7 +23,7 @@ EXAMPLES = {
 
 
 @command()
-def show(context: CommandContext, ref: RefArgument = DEFAULT_BRANCH) -> None:
+def show(context: CommandContext, ref: DefaultRefArgument = None) -> None:
     """Show one commit whole: its message, metadata, manifests, and what it changed.
 
     The changes are those against its parent. Where ancestors in between were expired, theirs
@@ -32,7 +32,7 @@ def show(context: CommandContext, ref: RefArgument = DEFAULT_BRANCH) -> None:
     from icectl.ops.show import show_commit
     from icectl.render.show import render_whole_commit
 
-    commit = show_commit(context.open_repository(), ref)
+    commit = show_commit(context.open_repository(), DEFAULT_REF if ref is None else ref)
     if commit.changes is None:
         context.warn(f"the transaction log of {commit.id} is missing or damaged")
     if context.wants_text:
@@ -44,7 +44,7 @@ def show(context: CommandContext, ref: RefArgument = DEFAULT_BRANCH) -> None:
 @command(jsonl=True)
 def ls(
     context: CommandContext,
-    ref: RefArgument = DEFAULT_BRANCH,
+    ref: DefaultRefArgument = None,
     path: PathArgument = "/",
     tree: Annotated[bool, Option("--tree", help="Draw the hierarchy as a tree.")] = False,
     depth: Annotated[
@@ -61,7 +61,8 @@ def ls(
     from icectl.ops.nodes import list_nodes
     from icectl.render.nodes import render_node_tree, render_nodes
 
-    listing = list_nodes(context.open_repository(), ref, path, depth=depth)
+    version = DEFAULT_REF if ref is None else ref
+    listing = list_nodes(context.open_repository(), version, path, depth=depth)
     if context.options.jsonl:
         context.emit_list("nodes", listing.nodes, lambda _nodes, _style: ())
     else:

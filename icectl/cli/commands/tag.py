@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import NewNameArgument, RefArgument, TagArgument, command
+from icectl.cli.options import DefaultRefArgument, NewNameArgument, TagArgument, command
 from icectl.ops import refs
 from icectl.render.refs import render_tag_created, render_tag_deleted, render_tags
-from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.resolve import DEFAULT_REF
 
 EXAMPLES = {
     "tag list": (("icectl tag list", "every tag, and the names of deleted ones"),),
@@ -29,11 +29,10 @@ def list_tags(context: CommandContext) -> None:
 
 
 @command()
-def create(
-    context: CommandContext, name: NewNameArgument, ref: RefArgument = DEFAULT_BRANCH
-) -> None:
+def create(context: CommandContext, name: NewNameArgument, ref: DefaultRefArgument = None) -> None:
     """Create a tag at a REF, by default at the tip of main. A tag never moves."""
-    context.emit(refs.create_tag(context.open_repository(), name, ref), render_tag_created)
+    at = DEFAULT_REF if ref is None else ref
+    context.emit(refs.create_tag(context.open_repository(), name, at), render_tag_created)
 
 
 @command()
@@ -46,7 +45,5 @@ def delete(context: CommandContext, tag: TagArgument) -> None:
     """
     change = refs.delete_tag(context.open_repository(), tag)
     context.emit(change, render_tag_deleted)
-    context.note(
-        f"the name is never used again; another tag there: icectl tag create NAME "
-        f"{change.snapshot_id}"
-    )
+    again = context.command_line("tag create", "NAME", str(change.snapshot_id))
+    context.note(f"the name is never used again; another tag there: {again}")

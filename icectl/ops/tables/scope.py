@@ -8,8 +8,8 @@ from icectl.errors import RefNotFoundError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.records import dataclass
-from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.repository import Repository
+from icectl.repository.resolve import DEFAULT_REF
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def select_versions(
         return select_history(repository, scope, conditions)
     found = {
         info.id: info
-        for ref in scope.refs or (DEFAULT_BRANCH,)
+        for ref in scope.refs or (DEFAULT_REF,)
         for info in [_newest(repository, ref, scope.as_of)]
     }
     return _ordered(found.values(), conditions)
