@@ -70,7 +70,9 @@ AsOfOption = Annotated[
     Option(
         "--as-of",
         metavar="TIME",
-        help="As it was then: a date (2024-01-31), a time (2024-01-31T12:00:00Z), or an age (3d).",
+        help="Versions and history as they were then: a date (2024-01-31), a time "
+        "(2024-01-31T12:00:00Z), or an age (3d). refs, ops_log and objects are always as they are "
+        "now.",
     ),
 ]
 

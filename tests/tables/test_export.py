@@ -95,6 +95,33 @@ def test_mistakes(
     assert not (tmp_path / "x").exists()
 
 
+@pytest.mark.parametrize("format_", ["parquet", "csv"])
+@pytest.mark.parametrize("to", ["s3://bucket/tables", "gs://b/t", "s3a://b/t", "hdfs://h/x", ""])
+def test_a_target_that_is_no_directory(
+    icectl: Icectl,
+    zoo: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    to: str,
+    format_: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ("export", "refs", "-r", str(zoo), "--to", to, "--format", format_, "--json")
+    outcome = icectl(*words)
+    assert outcome.code == 2
+    if to:
+        assert outcome.error["message"].startswith("the local engine writes to directories")
+        assert outcome.error["hint"] == "--engine spark takes URLs"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_url_is_its_path(icectl: Icectl, zoo: Path, tmp_path: Path) -> None:
+    to = tmp_path / "here and there"
+    outcome = icectl("export", "refs", "-r", str(zoo), "--to", to.as_uri(), "--json")
+    assert outcome.document["tables"][0]["path"] == str(to / "refs")
+    assert [file.name for file in (to / "refs").iterdir()] == ["part-00000.parquet"]
+
+
 def test_nothing_is_overwritten(icectl: Icectl, zoo: Path, tmp_path: Path) -> None:
     (tmp_path / "refs").mkdir()
     (tmp_path / "refs" / "mine").write_text("precious")
@@ -122,10 +149,15 @@ def test_without_pyarrow(zoo: Path, tmp_path: Path) -> None:
         "util.find_spec = lambda name, *rest: None if name == 'pyarrow' else find(name, *rest)\n"
         "from icectl.cli.main import run; sys.exit(run(sys.argv[1:], os.environ))"
     )
-    words = ["export", "refs", "-r", str(zoo), "--to", str(tmp_path / "x")]
-    done = subprocess.run(
-        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
-    )
+
+    def export(table: str) -> subprocess.CompletedProcess[str]:
+        words = ["export", table, "-r", str(zoo), "--to", str(tmp_path / "x")]
+        return subprocess.run(
+            [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
+        )
+
+    assert "there is no table 'reffs'" in export("reffs").stderr
+    done = export("refs")
     assert done.returncode == 15
     assert "the tables need pyarrow, which is not installed" in done.stderr
     assert "icectl[spark]" in done.stderr

@@ -27,9 +27,10 @@ from icectl.ops.tables.export import (
     ExportResult,
     check_target,
     export_locally,
+    parse_target,
     require_pyarrow,
 )
-from icectl.ops.tables.names import TABLES
+from icectl.ops.tables.names import TABLES, check_table
 from icectl.render.rows import render_export
 
 if TYPE_CHECKING:
@@ -91,6 +92,11 @@ def export(
     """
     from icectl.spark.session import missing_for_spark, parse_spark_options
 
+    for name in tables:
+        if name != ALL:
+            check_table(name)
+    on_spark = engine == "spark" or (engine == "auto" and bool(spark_master or spark_remote))
+    to = parse_target(to, on_spark=on_spark)
     require_pyarrow()
     from icectl.ops.tables.scan import TableScan
 
@@ -102,7 +108,6 @@ def export(
     if "://" not in to:
         for name in names:
             check_target(Path(to, name))
-    on_spark = engine == "spark" or (engine == "auto" and bool(spark_master or spark_remote))
     planned = [] if on_spark else [scan.plan() for scan in scans]
     if engine == "auto" and not on_spark:
         rows = sum(partition.work.num_rows for plan in planned for partition in plan)

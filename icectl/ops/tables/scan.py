@@ -15,11 +15,11 @@ from icectl.errors import UsageError
 from icectl.ops.read_ahead import read_ahead
 from icectl.ops.tables import changes, chunk_refs, content, history, objects
 from icectl.ops.tables.arrow import batches_of
+from icectl.ops.tables.names import check_table
 from icectl.ops.tables.partitions import Work
 from icectl.ops.tables.schemas import SCHEMAS
 from icectl.ops.tables.scope import Conditions, Scope
 from icectl.records import dataclass, replace
-from icectl.repository.names import nearest_hint
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
@@ -61,11 +61,7 @@ class TableScan:
     conditions: Conditions = ()
 
     def __post_init__(self) -> None:
-        if self.table not in SCHEMAS:
-            raise UsageError(
-                f"there is no table {self.table!r}",
-                hint=nearest_hint(self.table, SCHEMAS) or f"the tables are {', '.join(SCHEMAS)}",
-            )
+        check_table(self.table)
         for name in self.columns:
             if name not in SCHEMAS[self.table].names:
                 raise UsageError(
