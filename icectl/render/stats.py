@@ -13,7 +13,7 @@ from icectl.render.sizes import format_count, format_size
 from icectl.render.style import PLAIN, Style
 from icectl.render.tables import Column, render_table
 from icectl.render.text import escape_controls, first_line
-from icectl.render.times import format_time
+from icectl.render.times import format_time_short
 
 BAR_WIDTH = 20
 PARTS = "▏▎▍▌▋▊▉█"
@@ -183,7 +183,7 @@ def _snapshots(result: StatsResult, style: Style) -> Iterator[str]:
         (
             (
                 one.id,
-                format_time(one.flushed_at),
+                format_time_short(one.flushed_at),
                 format_size(one.bytes),
                 format_size(one.own_bytes),
                 format_size(one.shared_bytes),

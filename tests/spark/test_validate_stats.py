@@ -63,7 +63,9 @@ def check_equal_stats(spark: Any, where: Path, options: StatsOptions) -> None:
 
 
 def test_stats_are_the_same(spark: Any, repository: Path) -> None:
-    check_equal_stats(spark, repository, StatsOptions(by_ref=True, by_snapshot=True))
+    check_equal_stats(
+        spark, repository, StatsOptions(by_branch=True, by_tag=True, by_snapshot=True)
+    )
 
 
 def test_stats_of_what_could_go_and_of_one_version_are_the_same(spark: Any, messy: Path) -> None:

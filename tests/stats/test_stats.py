@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from tests.cli.conftest import Icectl, environ, icectl  # noqa: F401
 from tests.gc.repositories import messy_repository, now
 from tests.official import build_zoo, built, copied, linear_history, open_official, random_history
 
-EVERYTHING = StatsOptions(by_ref=True, by_snapshot=True)
+EVERYTHING = StatsOptions(by_branch=True, by_tag=True, by_snapshot=True)
 
 
 def opened(where: Path) -> Repository:
@@ -202,6 +203,12 @@ def test_table(icectl: Icectl, zoo: Path) -> None:  # noqa: F811
     deep = icectl("stats", "-r", str(zoo)).out
     assert "BRANCH" in shallow
     assert "BRANCH" not in deep
+    assert "Tags" not in shallow
+    tags = icectl("stats", "-r", str(zoo), "--by", "tags", "--json").document
+    assert tags["tags"]
+    assert tags["branches"] is None
+    versions = icectl("stats", "-r", str(zoo), "--by", "snapshots").out.split("newest first")[1]
+    assert re.search(r"\w{20}  \d{4}-\d\d-\d\d \d\d:\d\d:\d\dZ ", versions)
     assert len(shallow.split("Containers")[0]) < len(deep.split("Containers")[0])
     assert "s3://archive/" in deep
 
@@ -212,7 +219,12 @@ def test_table(icectl: Icectl, zoo: Path) -> None:  # noqa: F811
         (["nothing"], 12),
         (["--by", "colour"], 2),
         (["--csv", "--by", "tags", "--by", "branches"], 2),
+        (["--csv", "--json"], 2),
         (["main", "--older-than", "3d"], 2),
+        (["main", "--by", "branches"], 2),
+        (["main", "--by", "tags"], 2),
+        (["main", "--by", "snapshots"], 2),
+        (["main", "--by", "arrays", "--by", "containers"], 0),
         (["--older-than", "3d", "--policy", "x"], 2),
     ],
 )

@@ -94,7 +94,7 @@ def test_seaweedfs(storage: Storage, spark: Any) -> None:  # noqa: F811
     sound = check_equal_findings(storage, spark, CHUNKS_LEVEL)
     assert sound.findings == ()
     assert sound.checked.chunks == CHUNKS + 50
-    check_equal_stats(storage, spark, StatsOptions(by_ref=True, by_snapshot=True))
+    check_equal_stats(storage, spark, StatsOptions(by_branch=True, by_tag=True, by_snapshot=True))
     check_equal_stats(storage, spark, StatsOptions(ref="main"))
 
     chunks = sorted(info.path for info in storage.list("chunks"))

@@ -28,6 +28,8 @@ EXAMPLES = {
     )
 }
 BREAKDOWNS = ("arrays", "branches", "tags", "snapshots", "containers")
+OF_VERSIONS = ("branches", "tags", "snapshots")
+"""Breakdowns that tell several versions apart."""
 
 
 @command()
@@ -97,6 +99,14 @@ def stats(
     chosen = set(by or ())
     if csv and len(chosen) > 1:
         raise UsageError("--csv prints one breakdown", hint="give --by once")
+    if csv and not context.wants_text:
+        raise UsageError("--csv and --json cannot stand together", hint="give one of them")
+    for name in OF_VERSIONS:
+        if name in chosen and ref is not None:
+            raise UsageError(
+                f"REF is one version, which --by {name} cannot break down",
+                hint=f"leave out {ref}: icectl stats --by {name}",
+            )
     rules = _read_policy(context, older_than, policy)
     if rules is not None and ref is not None:
         raise UsageError("what expire would free is told for the whole repository, not for REF")
@@ -112,7 +122,8 @@ def stats(
 
     options = StatsOptions(
         ref=ref,
-        by_ref=bool(chosen & {"branches", "tags"}),
+        by_branch="branches" in chosen,
+        by_tag="tags" in chosen,
         by_snapshot="snapshots" in chosen,
         policy=rules,
         choose_engine=choose,

@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class StatsOptions:
     ref: str | None = None
-    by_ref: bool = False
+    by_branch: bool = False
+    by_tag: bool = False
     by_snapshot: bool = False
     policy: Policy | None = None
     """Also tell what expire under this policy, and gc, would free."""
@@ -40,7 +41,9 @@ def measure(
     chosen = _choose(repository, options.ref)
     masks: dict[SnapshotId, int] = {}
     refs: list[tuple[str, str]] = []
-    if options.by_ref:
+    # What is a branch's own is so beside the tags, and the other way round: both are marked.
+    by_ref = options.by_branch or options.by_tag
+    if by_ref:
         masks, refs = ref_masks(repository)
     kept: frozenset[SnapshotId] | None = None
     if options.policy is not None:
@@ -48,7 +51,7 @@ def measure(
         # One more bit: needed by a version that stays.
         masks = {info.id: masks.get(info.id, 0) | (info.id in kept) << len(refs) for info in chosen}
     usage = read_usage(repository, chosen, masks, refs, watch)
-    by_mask = options.by_ref or kept is not None
+    by_mask = by_ref or kept is not None
     num_masks = -(-(len(refs) + 1) // BITS) if by_mask else 0
     engine = options.choose_engine(sum(use.num_chunk_refs for use in usage.manifests.values()))
     gathered = engine.gather(
@@ -74,8 +77,8 @@ def measure(
         containers=gathered.containers,
         manifests=_manifest_stats(usage),
         overwritten=_backup_stats(repository),
-        branches=totals.refs("branch") if options.by_ref else None,
-        tags=totals.refs("tag") if options.by_ref else None,
+        branches=totals.refs("branch") if options.by_branch else None,
+        tags=totals.refs("tag") if options.by_tag else None,
         snapshots=totals.snapshots() if options.by_snapshot else None,
         could_free=None if kept is None else totals.freed(len(chosen) - len(kept)),
         num_unreachable=_count_unreachable(repository, chosen) if options.ref is None else 0,
