@@ -17,7 +17,14 @@ from icectl.render.tables import Column, render_table
 from icectl.render.text import escape_controls, truncate
 from icectl.render.trees import TreeEntry, render_tree
 
-_ROLES: Mapping[str, Role] = {"+": "good", "-": "bad", "-+": "warning", "~": "warning", "→": "path"}
+_ROLES: Mapping[str, Role] = {
+    "+": "good",
+    "-": "bad",
+    "-+": "warning",
+    "-→": "warning",
+    "~": "warning",
+    "→": "path",
+}
 RANGES_WIDTH = 100
 
 
@@ -35,14 +42,16 @@ class _Node:
 
     @property
     def mark(self) -> str:
-        if self.new or self.deleted:
-            return "-" * self.deleted + "+" * self.new
+        if self.new:
+            return "-+" if self.deleted else "+"
+        if self.deleted:
+            return "-" if self.moved_from is None else "-→"
         return "→" if self.moved_from is not None and not self.followed_parent else "~"
 
     @property
     def is_silent(self) -> bool:
         """Only the group around it was moved."""
-        return self.followed_parent and not (self.updated or self.chunks)
+        return self.followed_parent and not (self.deleted or self.updated or self.chunks)
 
 
 def render_diff(
@@ -127,6 +136,8 @@ def _note(node: _Node) -> str:
     parts = []
     if node.new and node.deleted:
         parts.append("replaced by a new one")
+    elif node.deleted and node.moved_from is not None:
+        parts.append(f"replaced by the one from {node.moved_from}")
     elif node.moved_from is not None and not node.followed_parent:
         parts.append(f"from {node.moved_from}")
     parts += [text for changes in node.chunks if (text := _count_chunks(changes, node))]

@@ -35,13 +35,9 @@ def diff_document(
         ],
         "updated_chunks": [document for changes, document in documents if changes.num_chunks],
         "deleted_chunks": [
-            {
-                "path": changes.path,
-                "num_chunks": len(changes.deleted),
-                "bytes": changes.bytes_removed,
-            }
+            deleted
             for changes, _ in documents
-            if changes.of_deleted_array and changes.deleted is not None
+            if (deleted := _deleted_document(changes)) is not None
         ],
     }
 
@@ -62,6 +58,9 @@ def diff_lines(
     for changes in chunks:
         if changes.num_chunks:
             yield {"change": "updated_chunks", **_chunks_document(changes, coordinates)}
+        deleted = _deleted_document(changes)
+        if deleted is not None:
+            yield {"change": "deleted_chunks", **deleted}
 
 
 def _values_document(changes: Iterable[ValueChange]) -> list[dict[str, Any]]:
@@ -77,6 +76,17 @@ def _values_document(changes: Iterable[ValueChange]) -> list[dict[str, Any]]:
         }
         for change in changes
     ]
+
+
+def _deleted_document(changes: ChunkChanges) -> dict[str, Any] | None:
+    """What a deleted array had, where it was counted."""
+    if not changes.of_deleted_array or changes.deleted is None:
+        return None
+    return {
+        "path": changes.path,
+        "num_chunks": len(changes.deleted),
+        "bytes": changes.bytes_removed,
+    }
 
 
 def _chunks_document(changes: ChunkChanges, coordinates: bool) -> dict[str, Any]:

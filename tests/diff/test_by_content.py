@@ -144,6 +144,25 @@ def test_metadata_of_every_kind(tmp_path: Path) -> None:
     assert found["/attributes/u"][1] == [1]
 
 
+def test_moved_onto_the_path_of_a_deleted_array(tmp_path: Path) -> None:
+    repo = create(tmp_path)
+    with commit(repo, "start") as root:
+        for name in ("a", "b"):
+            root.create_array(name, shape=(4,), chunks=(1,), dtype="i4", compressors=None)[:] = 1
+    start = repo.lookup_branch("main")
+    with commit(repo, "delete") as root:
+        del root["a"]
+    session = repo.rearrange_session("main")
+    session.move("/b", "/a")
+    session.commit("move")
+    with commit(repo, "write") as root:
+        root["a"][2] = 7
+    diff, (changes,) = by_content(open_ours(tmp_path), start, "main")
+    assert (diff.deleted_arrays, diff.new_arrays) == (("/a",), ())
+    assert changes.path == "/a"
+    assert changes.overwritten.tolist() == [[2]]
+
+
 @pytest.fixture(scope="module")
 def virtual(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[int]]:
     """2,000 compressed virtual references, some replaced: the dictionary is another one then."""

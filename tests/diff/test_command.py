@@ -158,6 +158,42 @@ def test_stat(diff: Icectl) -> None:
     )
 
 
+def test_stat_has_both_arrays_of_a_path(icectl: Icectl, tmp_path: Path) -> None:
+    repo = create(tmp_path)
+    with commit(repo, "start") as root:
+        for name in ("replaced", "deleted", "moved"):
+            root.create_array(name, shape=(2,), chunks=(1,), **PLAIN)[:] = 1
+    repo.create_branch("old", repo.lookup_branch("main"))
+    with commit(repo, "replace") as root:
+        root.create_array("replaced", shape=(1,), chunks=(1,), overwrite=True, **PLAIN)[:] = 2
+        del root["deleted"]
+    session = repo.rearrange_session("main")
+    session.move("/moved", "/deleted")
+    session.commit("move")
+    with commit(repo, "write") as root:
+        root["deleted"][:1] = 7
+    with commit(repo, "not an ancestor", branch="old") as root:
+        root.create_group("group")
+    by_logs = icectl("diff", "-r", str(tmp_path), "old~1", "main", "--stat")
+    assert by_logs.out == (
+        """\
+    PATH       ADDED  OVERWRITTEN  DELETED  BYTES ADDED  BYTES REMOVED
+-→  /deleted       0            1        2          4 B           12 B
+-+  /replaced      1            0        2          4 B            8 B
+1 new array, 2 deleted arrays, 1 moved node, 1 chunk added, 1 chunk overwritten, 4 chunks deleted
+8 B referenced anew, 20 B no longer
+"""
+    )
+    document = icectl("diff", "-r", str(tmp_path), "old~1", "main", "--stat", "--json").document
+    assert document["deleted_chunks"] == [
+        {"path": path, "num_chunks": 2, "bytes": 8} for path in ("/deleted", "/replaced")
+    ]
+    by_content = icectl("diff", "-r", str(tmp_path), "old", "main", "--stat").out
+    assert "-→  /deleted       0            1        2          4 B           12 B\n" in by_content
+    tree = icectl("diff", "-r", str(tmp_path), "old", "main").out
+    assert "-→ deleted  replaced by the one from /moved; 1 chunk overwritten\n" in tree
+
+
 def test_name_only(diff: Icectl) -> None:
     expected = "/air/temperature\n/new\n/old\n/remarks\n/wind\n"
     assert diff("START", "--name-only").out == expected
@@ -265,6 +301,12 @@ def test_jsonl(diff: Icectl) -> None:
     assert lines[5]["num_chunks"] == 4
 
 
+def test_jsonl_has_every_list_of_the_document(diff: Icectl) -> None:
+    lines = [json.loads(line) for line in diff("START", "--jsonl", "--stat").out.splitlines()]
+    (deleted,) = diff("START", "--json", "--stat").document["deleted_chunks"]
+    assert {"change": "deleted_chunks", **deleted} in lines
+
+
 @pytest.mark.parametrize("form", [[], ["--json"], ["--jsonl"], ["--name-only"], ["--stat"]])
 def test_exit_code(diff: Icectl, form: list[str]) -> None:
     assert diff("START", "--exit-code", *form).code == 3
@@ -312,6 +354,7 @@ def test_fallback_is_said(diff: Icectl, repository: Path) -> None:
         (["main~9"], 12, "main has fewer than 9 ancestors"),
         (["--commit", "ROOT"], 12, "is the first snapshot of the repository"),
         (["./somewhere"], 2, "./somewhere is a location"),
+        (["START", "--path", "/zzz"], 12, "hint: `icectl ls MAIN` shows the nodes"),
     ],
 )
 def test_wrong_input(diff: Icectl, arguments: list[str], code: int, message: str) -> None:

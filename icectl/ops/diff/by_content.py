@@ -6,7 +6,14 @@ from collections.abc import Iterable
 
 from icectl.model.snapshot import NodeSnapshot
 from icectl.ops.diff.metadata import compare_metadata
-from icectl.ops.diff.nodes import NodeTable, PathFilter, is_array, moves_between, sorted_paths
+from icectl.ops.diff.nodes import (
+    NodeTable,
+    PathFilter,
+    is_array,
+    moves_between,
+    sorted_pairs,
+    sorted_paths,
+)
 from icectl.ops.diff.result import ArrayPair, MetadataChange, NodeDiff
 
 
@@ -70,5 +77,4 @@ def _arrays(
     found = [ArrayPair(new.path, old, new) for old, new in pairs if is_array(new)]
     found += [ArrayPair(node.path, None, node) for node in new if is_array(node)]
     found += [ArrayPair(node.path, node, None) for node in deleted if is_array(node)]
-    by_path = {pair.path: pair for pair in found if within(pair.path)}
-    return tuple(by_path[path] for path in sorted_paths(by_path))
+    return sorted_pairs(pair for pair in found if within(pair.path))

@@ -72,18 +72,19 @@ def read_chunk_changes(
     Without `compare`, logs are taken at their word and no manifest is read for them;
     `deleted_arrays` counts the chunks of arrays that are gone, too.
     """
-    groups_of = {
-        pair.path: _groups(pair)
-        for pair in diff.arrays
+    groups_of = [
+        _groups(pair)
         if (deleted_arrays if pair.after is None else compare or pair.written is None)
-    }
-    groups = [group for found in groups_of.values() for group in found]
+        else None
+        for pair in diff.arrays
+    ]
+    groups = [group for found in groups_of for group in found or ()]
     largest = max((group.num_chunk_refs(diff) for group in groups), default=0)
     workers = max(1, min(THREADS, len(groups), REFERENCES_AT_ONCE // max(largest, 1)))
     results = read_ahead(_comparison(repository), groups, ahead=workers)
-    for pair in diff.arrays:
-        if pair.path in groups_of:
-            mine = islice(results, len(groups_of[pair.path]))
+    for pair, own_groups in zip(diff.arrays, groups_of, strict=True):
+        if own_groups is not None:
+            mine = islice(results, len(own_groups))
             changes = _merge(pair, [compared for _, compared in mine])
         elif pair.written is not None:
             changes = _merge(pair, None)

@@ -14,7 +14,13 @@ from icectl.model.ids import NodeId, SnapshotId
 from icectl.model.transaction_log import TransactionLog
 from icectl.ops.diff.coordinates import CoordinateSet
 from icectl.ops.diff.metadata import compare_metadata
-from icectl.ops.diff.nodes import NodeTable, PathFilter, moves_between, sorted_paths
+from icectl.ops.diff.nodes import (
+    NodeTable,
+    PathFilter,
+    moves_between,
+    sorted_pairs,
+    sorted_paths,
+)
 from icectl.ops.diff.result import ArrayPair, MetadataChange, NodeDiff
 from icectl.ops.read_ahead import read_ahead
 from icectl.records import dataclass, field
@@ -132,16 +138,18 @@ def _metadata_changes(
 def _arrays(
     changes: LogChanges, before: NodeTable, after: NodeTable, within: PathFilter
 ) -> tuple[ArrayPair, ...]:
-    pairs: dict[str, ArrayPair] = {}
+    pairs: list[ArrayPair] = []
+    told: set[NodeId] = set()
     for node_id, coordinates in changes.chunks.items():
         old, new = before.by_id.get(node_id), after.by_id.get(node_id)
         node = new or old
-        # Where a path was deleted and created again, its chunks are those of the new array.
+        # Where another array took the path, what was written there is what it has.
         if node is None or not within(node.path) or (new is None and node.path in after.by_path):
             continue
-        pairs[node.path] = ArrayPair(node.path, old, new, coordinates.rows())
-    for node_id in before.arrays - after.by_id.keys():
+        pairs.append(ArrayPair(node.path, old, new, coordinates.rows()))
+        told.add(node_id)
+    for node_id in before.arrays - after.by_id.keys() - told:
         old = before.by_id[node_id]
-        if within(old.path) and old.path not in pairs and old.path not in after.by_path:
-            pairs[old.path] = ArrayPair(old.path, old, None)
-    return tuple(pairs[path] for path in sorted_paths(pairs))
+        if within(old.path):
+            pairs.append(ArrayPair(old.path, old, None))
+    return sorted_pairs(pairs)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 
 from icectl.model.ids import NodeId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot, Snapshot, path_sort_key
-from icectl.ops.diff.result import Move
+from icectl.ops.diff.result import ArrayPair, Move
 from icectl.records import dataclass
 
 PathFilter = Callable[[str], bool]
@@ -35,6 +35,11 @@ def is_array(node: NodeSnapshot) -> bool:
 
 def sorted_paths(paths: Iterable[str]) -> tuple[str, ...]:
     return tuple(sorted(set(paths), key=path_sort_key))
+
+
+def sorted_pairs(pairs: Iterable[ArrayPair]) -> tuple[ArrayPair, ...]:
+    """At one path there can be two: the array that is there, and behind it a deleted one."""
+    return tuple(sorted(pairs, key=lambda pair: (path_sort_key(pair.path), pair.after is None)))
 
 
 def moves_between(before: NodeTable, after: NodeTable, within: PathFilter) -> tuple[Move, ...]:

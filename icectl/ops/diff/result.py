@@ -79,7 +79,7 @@ class NodeDiff:
     metadata_changes: tuple[MetadataChange, ...] = ()
     """For the updated nodes that are in both versions."""
     arrays: tuple[ArrayPair, ...] = ()
-    """In the order of their paths."""
+    """In the order of their paths; an array, and a deleted one behind it, can have the same."""
     num_chunk_refs: Mapping[ManifestId, int] = field(default_factory=dict)
     """What the two snapshots claim about the size of their manifests."""
     fallback: str | None = None
