@@ -26,10 +26,11 @@ order by a.path
 
 GROWTH_BY_MONTH_AND_ARRAY = """
 with first_seen as (
-  select c.path, c.chunk_id, max(c.length) as length, min(s.flushed_at) as since
+  select min_by(c.path, s.flushed_at) as path, max(c.length) as length,
+         min(s.flushed_at) as since
   from chunk_refs c join snapshots s on s.snapshot_id = c.snapshot_id
   where c.kind = 'native'
-  group by c.path, c.chunk_id
+  group by c.chunk_id
 )
 select date_format(since, 'yyyy-MM') as month, path,
        count(*) as new_chunks, sum(length) as new_bytes

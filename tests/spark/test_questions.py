@@ -23,7 +23,7 @@ from tests.spark.questions import (
 )
 
 pytestmark = MARKS
-MONTHS = {"arrays": 1, "first year": 1, "second year": 2, "correct": 3, "try": 3}
+MONTHS = {"arrays": 1, "first year": 1, "second year": 2, "correct": 3, "try": 3, "rename": 4}
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +47,10 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
     repo.create_branch("experiment", repo.lookup_branch("main"))
     with commit(repo, "try", branch="experiment") as root:
         root["temperature"][700:] = 4
+    repo.create_branch("renamed", repo.lookup_branch("main"))
+    session = repo.rearrange_session("renamed")
+    session.move("/wind", "/gale")
+    session.commit("rename")
     file = path / "repo"
     info = decode_repo(file.read_bytes())
     snapshots = tuple(
@@ -89,6 +93,7 @@ def test_which_chunks_two_branches_share(ask: Callable[..., Any]) -> None:
 
 
 def test_how_the_repository_grew(ask: Callable[..., Any]) -> None:
+    """That /wind is /gale since April made nothing grow."""
     rows = ask(GROWTH_BY_MONTH_AND_ARRAY, "--all-snapshots")
     assert [tuple(row.values()) for row in rows] == [
         ("2024-01", "/temperature", 4, 3200),
