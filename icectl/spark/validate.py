@@ -210,10 +210,10 @@ class _Run:
             sample = Sample(share=sample.share_of(size))
         expected = sum(claim.num_chunk_refs for claim in depths.metadata.claims.values())
         tasks = max(1, min(expected // CHUNK_READS_PER_TASK, MOST_TASKS))
-        nodes = list(depths.metadata.arrays.values()) if depths.decode else None
+        arrays = [*map(depths.metadata.decodable, self._arrays)] if depths.decode else None
         read = map_in_arrow(
             chunks.repartition(tasks),
-            partial(executors.read_data, self._storage, nodes, sample, depths.now),
+            partial(executors.read_data, self._storage, arrays, sample, depths.now),
             executors.PROBLEM_SQL,
         )
         rows = self._collect("reading chunks on Spark", read, needed)

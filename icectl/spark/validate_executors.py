@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.model.ids import ManifestId, NodeId
 from icectl.model.manifest import Manifest
-from icectl.model.snapshot import NodeSnapshot
 from icectl.ops.gc.listing import Listing, read_candidates
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.watch import Watch
 from icectl.ops.validate.chunks import native_columns
 from icectl.ops.validate.data import chunk_ranges, read_chunks
 from icectl.ops.validate.manifests import find_unlogged, read_and_check
+from icectl.ops.validate.metadata import DecodableArray
 from icectl.ops.validate.problem import UNREADABLE, Problem
 from icectl.ops.validate.sampling import Sample
 from icectl.records import dataclass
@@ -191,7 +191,7 @@ def _outcome(what: str, rows: int, columns: dict[str, Any]) -> Any:
 
 def read_data(
     storage: Storage,
-    nodes: Sequence[NodeSnapshot | None] | None,
+    arrays: Sequence[DecodableArray | None] | None,
     sample: Sample | None,
     now: int,
     batches: Batches,
@@ -211,7 +211,7 @@ def read_data(
         found: list[dict[str, Any]] = []
         count = 0
         for chunk, is_read, problems in read_chunks(
-            storage, chunk_ranges(ids, columns, rows), nodes
+            storage, chunk_ranges(ids, columns, rows), arrays
         ):
             count += is_read
             found += _problem_rows(chunk.manifest, problems)

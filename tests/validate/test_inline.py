@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +14,7 @@ from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.records import replace
 from icectl.storage.local import LocalStorage
-from tests.official import built, copied
+from tests.official import built, copied, zarr
 from tests.official.histories import commit, create
 from tests.validate.damage import Patient
 
@@ -72,6 +74,37 @@ def test_bytes_cut_off(patient: Patient) -> None:
 
     patient.manifest("/plain", cut)
     assert found(patient)["ICE0502"].detail.startswith("the inline chunk [0]: ")
+
+
+@pytest.mark.parametrize("inline_limit", [0, 512])
+def test_codecs_and_type_changed_in_place(tmp_path: Path, inline_limit: int) -> None:
+    """The node stays: each version's chunks are decoded by a zarr.json that applies to them."""
+    repo = create(tmp_path, inline_chunk_threshold_bytes=inline_limit)
+    with commit(repo, "packed") as root:
+        root.create_array("x", shape=(8,), chunks=(4,), dtype="i8")[...] = 5
+    session = repo.writable_session("main")
+    prototype = zarr.core.buffer.default_buffer_prototype()
+
+    async def change() -> None:
+        stored = await session.store.get("x/zarr.json", prototype)
+        assert stored is not None
+        document = json.loads(stored.to_bytes())
+        document |= {"codecs": document["codecs"][:1], "data_type": "int16"}
+        data = zarr.core.buffer.cpu.Buffer.from_bytes(json.dumps(document).encode())
+        await session.store.set("x/zarr.json", data)
+
+    asyncio.run(change())
+    zarr.open_array(session.store, path="x")[...] = 7
+    session.commit("plain")
+    patient = Patient(tmp_path)
+    assert found(patient) == {}
+    if inline_limit:
+        patient.manifest("/x", spoil)
+        assert "ICE0502" not in found(patient)  # any bytes of the right number will do
+    else:
+        old = min((tmp_path / "chunks").iterdir(), key=lambda path: path.stat().st_mtime_ns)
+        old.write_bytes(bytes(old.stat().st_size))
+        assert found(patient)["ICE0502"].path == "/x"
 
 
 def test_codec_that_is_not_installed(patient: Patient) -> None:

@@ -18,6 +18,7 @@ from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.rule import Rule
 
 NODES_REMEMBERED = 2**16
+_MEANS_NOTHING = ("shape", "dimension_names", "attributes")
 
 
 @lru_cache(NODES_REMEMBERED)
@@ -79,6 +80,19 @@ def _check_array(data: ArrayNodeData, metadata: dict[str, Any]) -> Iterator[tupl
     grid = tuple(-(-length // size) for length, size in zip(shape, chunks, strict=True))
     if grid != data.num_chunks:
         yield rules.ZARR_SHAPE, f"{data.num_chunks} chunks, by zarr.json they are {grid}"
+
+
+@lru_cache(NODES_REMEMBERED)
+def decoding_part(zarr_json: bytes) -> bytes:
+    """The document without what means nothing to codecs, and what is most often changed."""
+    try:
+        document = json.loads(zarr_json)
+    except (ValueError, RecursionError):
+        return zarr_json
+    if not isinstance(document, dict):
+        return zarr_json
+    kept = {name: value for name, value in document.items() if name not in _MEANS_NOTHING}
+    return json.dumps(kept).encode()
 
 
 def _is_named(extension: object) -> bool:

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from icectl.errors import ObjectNotFoundError, StorageError, UsageError
 from icectl.model.ids import NodeId, SnapshotId
-from icectl.model.snapshot import NodeSnapshot
 from icectl.ops.gc.id_sets import IdSet
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.watch import Watch
@@ -18,6 +17,7 @@ from icectl.ops.stats.distinct import Column
 from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.chunks import NeededChunks
 from icectl.ops.validate.decoding import Decoder, decoder_of
+from icectl.ops.validate.metadata import DecodableArray
 from icectl.ops.validate.problem import Problem, Report
 from icectl.ops.validate.sampling import Sample
 from icectl.records import dataclass
@@ -63,11 +63,11 @@ def check_data(
     rows = np.arange(len(ids))
     if sample is not None:
         rows = np.flatnonzero(sample.choose(ids.high, columns["length"], now))
-    nodes = [needed.metadata.arrays.get(NodeId(id_)) for id_ in needed.arrays] if decode else None
+    arrays = [needed.metadata.decodable(NodeId(id_)) for id_ in needed.arrays] if decode else None
     count = 0
     with watch.phase("reading chunks", len(rows), "chunks") as counter:
         for chunk, is_read, problems in read_chunks(
-            storage, chunk_ranges(ids, columns, rows), nodes
+            storage, chunk_ranges(ids, columns, rows), arrays
         ):
             counter.advance()
             count += is_read
@@ -95,13 +95,13 @@ def chunk_ranges(
 def read_chunks(
     storage: Storage,
     chunks: Iterable[ChunkRange],
-    nodes: Sequence[NodeSnapshot | None] | None,
+    arrays: Sequence[DecodableArray | None] | None,
 ) -> Iterator[tuple[ChunkRange, bool, list[Problem]]]:
     """Each chunk, whether its bytes are there, and what is wrong with them.
 
     They are decoded where the arrays are given, by their numbers.
     """
-    decoders = None if nodes is None else _Decoders(nodes)
+    decoders = None if arrays is None else _Decoders(arrays)
 
     def read(chunk: ChunkRange) -> tuple[ChunkRange, bytes | StorageError]:
         try:
@@ -122,19 +122,19 @@ def read_chunks(
 class _Decoders:
     """One decoder for each array, made when its first chunk comes."""
 
-    def __init__(self, nodes: Sequence[NodeSnapshot | None]) -> None:
-        self._nodes = nodes
+    def __init__(self, arrays: Sequence[DecodableArray | None]) -> None:
+        self._arrays = arrays
         self._decoders: dict[int, Decoder | None] = {}
 
     def check(self, chunk: ChunkRange, data: bytes) -> Iterator[Problem]:
-        node = self._nodes[chunk.array] if chunk.array >= 0 else None
-        if node is None:
+        array = self._arrays[chunk.array] if chunk.array >= 0 else None
+        if array is None:
             return
         if chunk.array not in self._decoders:
-            decoder, problems = decoder_of(node.user_data, node.path)
+            decoder, problems = decoder_of(array.zarr_jsons, array.path)
             self._decoders[chunk.array] = decoder
             yield from problems
         decode = self._decoders[chunk.array]
         fault = None if decode is None else decode(data)
         if fault is not None:
-            yield Problem(rules.CHUNK_UNDECODABLE, chunk.path, fault, node.path)
+            yield Problem(rules.CHUNK_UNDECODABLE, chunk.path, fault, array.path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -24,15 +24,15 @@ def check_inline(manifest: Manifest, path: str, uses: Collection[ArrayUse]) -> I
 
     A sample does not leave them out: their bytes have been read anyhow.
     """
-    asked = (use for use in uses if use.zarr_json is not None)
+    asked = (use for use in uses if use.zarr_jsons)
     # Of several paths the first, as in other findings about a manifest.
     by_node = {use.node_id: use for use in sorted(asked, key=lambda use: use.path, reverse=True)}
     for array in manifest.arrays:
         use = by_node.get(array.node_id)
         rows = np.flatnonzero(array.refs.kind == RefKind.INLINE).tolist()
-        if use is None or use.zarr_json is None or not rows:
+        if use is None or not rows:
             continue
-        decode, problems = decoder_of(use.zarr_json, use.path)
+        decode, problems = decoder_of(use.zarr_jsons, use.path)
         yield from problems
         if decode is None:
             continue
@@ -46,20 +46,34 @@ def check_inline(manifest: Manifest, path: str, uses: Collection[ArrayUse]) -> I
             yield Problem(rules.CHUNK_UNDECODABLE, path, detail, use.path)
 
 
-def decoder_of(document: bytes, path: str) -> tuple[Decoder | None, list[Problem]]:
-    """The decoder of an array; none, and a problem, when its codecs are not to be had."""
-    try:
-        decode = make_decoder(document)
-    except Exception as error:  # whatever a codec raises about its configuration
-        detail = _told(error)
-        return None, [Problem(rules.CODECS_UNKNOWN, ObjectKind.CHUNK.directory, detail, path)]
+def decoder_of(documents: Sequence[bytes], path: str) -> tuple[Decoder | None, list[Problem]]:
+    """The decoder of an array; none, and a problem, when its codecs are not to be had.
+
+    Bytes that one of the documents decodes are sound: which versions need them is not known.
+    What is told is the fault by the newest, the last one.
+    """
+    decoders = []
+    problems = []
+    for document in reversed(documents):
+        try:
+            decoders.append(make_decoder(document))
+        except Exception as error:  # whatever a codec raises about its configuration
+            detail = _told(error)
+            problem = Problem(rules.CODECS_UNKNOWN, ObjectKind.CHUNK.directory, detail, path)
+            problems.append(problem)
+    if problems:
+        return None, problems  # any chunk could be meant for the codecs that are not here
 
     def judge(data: bytes) -> str | None:
-        try:
-            decode(data)
-        except Exception as error:  # whatever a codec raises about damaged bytes
-            return _told(error)
-        return None
+        faults = []
+        for decode in decoders:
+            try:
+                decode(data)
+            except Exception as error:  # whatever a codec raises about damaged bytes
+                faults.append(_told(error))
+            else:
+                return None
+        return faults[0]
 
     return judge, []
 

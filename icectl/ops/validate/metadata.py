@@ -24,6 +24,7 @@ from icectl.ops.validate.check_log import (
     check_log,
     check_log_against,
 )
+from icectl.ops.validate.check_node import decoding_part
 from icectl.ops.validate.check_snapshot import check_snapshot
 from icectl.ops.validate.history import History
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
@@ -40,8 +41,15 @@ class ArrayUse:
     node_id: NodeId
     path: str
     extents: Extents
-    zarr_json: bytes | None = None
+    zarr_jsons: tuple[bytes, ...] = ()
     """Given where the array's inline chunks are to be decoded."""
+
+
+@dataclass(frozen=True, slots=True)
+class DecodableArray:
+    path: str
+    zarr_jsons: tuple[bytes, ...]
+    """Codecs can be changed in place: a chunk is sound if one of these decodes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,26 +79,30 @@ class Metadata:
     """Every log that a chosen snapshot needs."""
     arrays: dict[NodeId, NodeSnapshot] = field(default_factory=dict)
     """Each array as one of the newest versions has it."""
+    documents: dict[NodeId, dict[bytes, None]] = field(default_factory=dict)
+    """By what to decode each array's chunks: what its versions say of codecs, newest last."""
 
-    def ask_to_decode(self) -> None:
-        """Inline chunks are decoded where manifests are checked, by whatever engine."""
-        for manifest_id, uses in self.uses.items():
-            self.uses[manifest_id] = {
-                replace(use, zarr_json=self.arrays[use.node_id].user_data) for use in uses
-            }
+    def decodable(self, node_id: NodeId) -> DecodableArray | None:
+        if node_id not in self.arrays:
+            return None
+        return DecodableArray(self.arrays[node_id].path, tuple(self.documents[node_id]))
 
 
 def check_metadata(
-    repository: Repository, history: History, report: Report, watch: Watch
+    repository: Repository, history: History, report: Report, watch: Watch, *, decode: bool = False
 ) -> Metadata:
-    return _Walk(repository, history, report).run(watch)
+    """With `decode` chunks are to be decoded, and what that needs is collected."""
+    return _Walk(repository, history, report, decode=decode).run(watch)
 
 
 class _Walk:
-    def __init__(self, repository: Repository, history: History, report: Report) -> None:
+    def __init__(
+        self, repository: Repository, history: History, report: Report, *, decode: bool
+    ) -> None:
         self.repository = repository
         self.history = history
         self.report = report
+        self.decode = decode
         self.found = Metadata()
         self.waiting = history.num_children()
         self.tables: dict[SnapshotId, NodeTable] = {}
@@ -102,7 +114,17 @@ class _Walk:
                 self._check(snapshot_id, data, log_data)
                 counter.advance()
         self._check_manifest_files()
+        if self.decode:
+            self._ask_to_decode_inline()
         return self.found
+
+    def _ask_to_decode_inline(self) -> None:
+        """Inline chunks are decoded where manifests are checked, by whatever engine."""
+        documents = {node_id: tuple(found) for node_id, found in self.found.documents.items()}
+        for manifest_id, uses in self.found.uses.items():
+            self.found.uses[manifest_id] = {
+                replace(use, zarr_jsons=documents[use.node_id]) for use in uses
+            }
 
     def _read(self, snapshot_id: SnapshotId) -> tuple[bytes | None, bytes | None]:
         layout = self.repository.layout
@@ -177,6 +199,11 @@ class _Walk:
         for node in snapshot.nodes:
             if isinstance(node.node_data, ArrayNodeData):
                 found.arrays[node.id] = node
+                if self.decode:
+                    documents = found.documents.setdefault(node.id, {})
+                    part = decoding_part(node.user_data)
+                    documents.pop(part, None)
+                    documents[part] = None
                 for ref in node.node_data.manifests:
                     use = ArrayUse(node.id, node.path, ref.extents)
                     found.uses.setdefault(ref.object_id, set()).add(use)

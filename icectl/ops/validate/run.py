@@ -84,14 +84,13 @@ def _check_files(
     """How many files were looked at, and by which engine."""
     from icectl.ops.validate.metadata import check_metadata
 
-    metadata = check_metadata(repository, history, report, watch)
+    decode = options.level >= Level.DATA and options.decode
+    metadata = check_metadata(repository, history, report, watch, decode=decode)
     checked = CheckedCounts(metadata.num_snapshots, metadata.num_logs)
     if options.level < Level.MANIFESTS and options.open_source is None:
         return checked, LOCAL
     from icectl.ops.validate.engine import Depths, LocalEngine
 
-    if options.level >= Level.DATA and options.decode:
-        metadata.ask_to_decode()
     num_chunk_refs = sum(claim.num_chunk_refs for claim in metadata.claims.values())
     engine = (options.choose_engine or (lambda _: LocalEngine()))(num_chunk_refs)
     depths = Depths(
@@ -99,7 +98,7 @@ def _check_files(
         history,
         metadata,
         options.level,
-        options.decode,
+        decode,
         options.sample,
         options.now,
         options.open_source,
