@@ -89,6 +89,15 @@ class Output:
         except OSError as error:
             raise IcectlError(f"the output cannot be written: {error.strerror}") from error
 
+    def write_bytes(self, data: bytes | bytearray) -> None:
+        try:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            raise IcectlError(f"the output cannot be written: {error.strerror}") from error
+
     def _stream(self, paged: bool) -> TextIO:
         if self._pager is None and paged and is_terminal(sys.stdout, self._environ):
             self._pager = _start_pager(self._environ)

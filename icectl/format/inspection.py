@@ -1,4 +1,4 @@
-"""Any one file, told from its content alone, with what can be read of a damaged one.
+"""Any one file, told from its content, with what can be read of a damaged one.
 
 The content carries the specification's names. Values that the file holds encoded
 (FlexBuffers, MessagePack, JSON) are decoded; references of a manifest are counted.
@@ -25,7 +25,7 @@ from icectl.format.reader import Reader
 from icectl.format.schema import MANIFEST, REPO, SNAPSHOT, TRANSACTION_LOG
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, ObjectId
 from icectl.model.values import UnknownField
-from icectl.records import dataclass, fields, is_dataclass
+from icectl.records import dataclass, fields, is_dataclass, replace
 
 if TYPE_CHECKING:
     from icectl.model.manifest import Manifest
@@ -53,8 +53,36 @@ class Inspection:
     unknown_fields: tuple[UnknownField, ...] = ()
 
 
-def inspect_bytes(data: bytes) -> Inspection:
-    """What the file is and says; never raises."""
+def inspect_bytes(data: bytes, expected: str | None = None) -> Inspection:
+    """What the file is and says; never raises.
+
+    The content decides what it is. `expected` is the kind that its name promises: another
+    content is a problem then, and no healthy chunk.
+    """
+    found = _inspect(data)
+    if expected is None or found.kind == expected or found.problems:
+        return found
+    if found.header is not None or found.generation is not None:
+        kind = found.kind.replace("_", " ")
+        return replace(found, problems=(_unlike(expected, f"it is a {kind}"),))
+    try:
+        if expected == "config":
+            from icectl.format.config import decode_config_yaml
+
+            return replace(found, kind=expected, content=decode_config_yaml(data))
+        if expected == "ref":
+            _decode_ref(data)
+        reason = "it is of another form" if data else "it is empty"
+    except FormatError as error:
+        reason = error.reason
+    return replace(found, kind="unknown", content={}, problems=(_unlike(expected, reason),))
+
+
+def _unlike(expected: str, reason: str) -> FormatError:
+    return FormatError(f"this is no {expected.replace('_', ' ')}: {reason}")
+
+
+def _inspect(data: bytes) -> Inspection:
     if data[: len(MAGIC)] == MAGIC:
         return _inspect_with_header(data)
     for kind, decode in (("ref", _decode_ref), ("config", _decode_config)):

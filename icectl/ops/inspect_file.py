@@ -1,21 +1,53 @@
-"""One file of the format, told from its content: what it is, what it says, what is wrong."""
+"""One file of the format: what it is, what it says, what is wrong.
+
+The content tells what it is; the name, where it is one of the format, what it should be.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from icectl.errors import FormatError, ObjectNotFoundError, RefNotFoundError, UsageError
+from icectl.errors import (
+    FormatError,
+    ObjectNotFoundError,
+    RefNotFoundError,
+    StorageError,
+    UsageError,
+)
 from icectl.format.envelope import Generation
 from icectl.format.inspection import Inspection, inspect_bytes
-from icectl.model.ids import ChunkId
+from icectl.model.ids import ALPHABET, ChunkId
 from icectl.model.manifest import Manifest, RefKind
 from icectl.records import dataclass
+from icectl.repository.layout import CONFIG_PATH, DRAFT, STANDARD
+from icectl.repository.ops_log import BACKUPS, REPO_PATH
+from icectl.repository.ref_files import TOMBSTONE
+from icectl.storage.paths import check_path
 
 if TYPE_CHECKING:
     from icectl.repository.repository import Repository
 
+
+def _name_pattern(end: str) -> re.Pattern[str]:
+    return re.compile(rf"(^|/)({end})$")
+
+
+_ID = f"[{ALPHABET}]{{20,26}}"
+"""Early generations have longer ids."""
 _FILE_TYPES = {1: "snapshot", 2: "manifest", 3: "attributes", 4: "transaction_log", 6: "repo"}
+_NAMES = {
+    "repo": _name_pattern(rf"{REPO_PATH}|{BACKUPS}/{REPO_PATH}\.[^/]+"),
+    "config": _name_pattern(rf"{re.escape(CONFIG_PATH)}|{BACKUPS}/{re.escape(CONFIG_PATH)}\.[^/]+"),
+    "ref": _name_pattern(
+        rf"{STANDARD.refs}/(branch|tag)\.[^/]+/[^/]+\.json|{DRAFT.refs}/[^/]+/[{ALPHABET}]{{8}}\.json"
+    ),
+    "snapshot": _name_pattern(rf"({STANDARD.snapshots}|{DRAFT.snapshots})/{_ID}"),
+    "manifest": _name_pattern(rf"({STANDARD.manifests}|{DRAFT.manifests})/{_ID}"),
+    "transaction_log": _name_pattern(rf"{STANDARD.transactions}/{_ID}"),
+    "attributes": _name_pattern(rf"({STANDARD.attributes}|{DRAFT.attributes})/{_ID}"),
+}
 _KIND_NAMES = ("native", "inline", "virtual", "virtual")
 
 
@@ -42,15 +74,15 @@ class InspectFileResult:
 
 def describe_file(path: str, data: bytes) -> tuple[InspectFileResult, Inspection]:
     """What the file says, as far as it can be read; damage is listed, not raised."""
-    inspection = inspect_bytes(data)
+    inspection = inspect_bytes(data, expected_kind(path))
     header = inspection.header
     kind, content = inspection.kind, inspection.content
-    if not data and path.endswith("/ref.json.deleted"):
+    if not data and path.endswith(f"/{TOMBSTONE}"):
         # An empty file says nothing by itself: its name is what marks the tag as deleted.
         kind, content = "ref", {"deleted": True}
     result = InspectFileResult(
         path=path,
-        generation=inspection.generation,
+        generation=inspection.generation and str(inspection.generation),
         header=None
         if header is None
         else HeaderResult(
@@ -72,12 +104,25 @@ def describe_file(path: str, data: bytes) -> tuple[InspectFileResult, Inspection
     return result, inspection
 
 
+def expected_kind(path: str) -> str | None:
+    """What the name of a file promises; None for a chunk and for any foreign name."""
+    return next((kind for kind, name in _NAMES.items() if name.search(path)), None)
+
+
 def read_named_file(repository: Repository, name: str) -> tuple[str, bytes]:
     """A file of a repository by its relative name, or by an id alone.
 
     A snapshot and its transaction log share one id; alone it means the snapshot.
     """
     storage, layout = repository.storage, repository.layout
+    hint = "Give a path, a URL, an id, or a name such as snapshots/1CECHNKREP0F1RSTCMT0."
+    try:
+        check_path(name)
+    except StorageError:
+        raise UsageError(
+            f"{name} is not the name of a file inside the repository",
+            hint="for a file elsewhere, leave out -r",
+        ) from None
     if "/" in name or "." in name or name == "repo":
         paths, missing = [name], f"the repository has no file {name}"
     else:
@@ -89,17 +134,14 @@ def read_named_file(repository: Repository, name: str) -> tuple[str, bytes]:
             return path, storage.read(path)
         except ObjectNotFoundError:
             continue
-    raise RefNotFoundError(
-        missing,
-        hint="Give a path, a URL, an id, or a name such as snapshots/1CECHNKREP0F1RSTCMT0.",
-    )
+    raise RefNotFoundError(missing, hint=hint)
 
 
 def iterate_references(path: str, data: bytes, inspection: Inspection) -> Iterator[dict[str, Any]]:
     """The references of a manifest, one at a time."""
     if inspection.kind != "manifest":
         raise UsageError(
-            f"{path} is a {inspection.kind}, and only a manifest has references",
+            f"{path} is of the kind {inspection.kind}, and only a manifest has references",
             hint="Leave out --refs.",
         )
     try:

@@ -21,7 +21,7 @@ def render_inspection(result: InspectFileResult, style: Style = PLAIN) -> Iterat
     if result.kind == "snapshot" and content.get("nodes"):
         nodes = content.pop("nodes")
         manifests = [
-            *content.pop("manifest_files", ()),
+            *(content.pop("manifest_files", None) or ()),
             *(content.pop("manifest_files_v2", None) or ()),
         ]
         yield from _pairs(content, style)

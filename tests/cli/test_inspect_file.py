@@ -176,6 +176,7 @@ def test_what_can_be_read_of_a_damaged_file_is_shown(repo_file: Path, capsys: Ca
     [
         (["./absent"], 2, "cannot be read"),
         (["absent"], 10, "there is no file absent"),
+        (["file:///absent"], 14, "absent does not exist"),
         (["--raw", "--json", "-"], 2, "--raw"),
         (["--jsonl", "-"], 2, "--jsonl goes with --refs"),
     ],
@@ -200,3 +201,100 @@ def test_foreign_bytes_are_a_chunk(tmp_path: Path, capsys: Capture) -> None:
     document = json.loads(capsys.readouterr().out)
     assert document["kind"] == "chunk"
     assert document["header"] is None
+
+
+ID = str(INITIAL_SNAPSHOT_ID)
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "says"),
+    [
+        (f"snapshots/{ID}", bytes(range(256)), "this is no snapshot: it is of another form"),
+        (f"s/{ID}", b"", "this is no snapshot: it is empty"),
+        (f"manifests/{ID}", b"", "this is no manifest: it is empty"),
+        (f"m/{ID}", b"\0", "this is no manifest"),
+        (f"transactions/{ID}", b"", "this is no transaction log: it is empty"),
+        (f"attributes/{ID}", b"", "this is no attributes: it is empty"),
+        ("repo", b"", "this is no repo: it is empty"),
+        (f"overwritten/repo.1.{ID}", b"x", "this is no repo"),
+        ("config.yaml", b": : [bad", "this is no config: "),
+        ("refs/branch.main/ref.json", b'{"snapshot":"bad"}', "no valid snapshot id"),
+        ("refs/tag.x/ref.json", b"", "this is no ref: "),
+        ("r/main/ZZZZZZZZ.json", b"{}", "the ref file names no snapshot"),
+    ],
+)
+def test_a_name_promises_a_kind(
+    name: str, data: bytes, says: str, tmp_path: Path, capsys: Capture
+) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    assert run(["inspect-file", str(path), "--json"], {}) == 13
+    output = capsys.readouterr()
+    document = json.loads(output.out)
+    assert (document["kind"], document["content"]) == ("unknown", {})
+    assert says in document["problems"][0]
+    assert says in json.loads(output.err)["error"]["message"]
+    assert run(["inspect-file", str(path)], {}) == 13
+
+
+def test_a_file_in_the_wrong_place(repo_file: Path, tmp_path: Path, capsys: Capture) -> None:
+    path = tmp_path / "snapshots" / ID
+    path.parent.mkdir()
+    path.write_bytes(repo_file.read_bytes())
+    assert run(["inspect-file", str(path), "--json"], {}) == 13
+    output = capsys.readouterr()
+    assert "this is no snapshot: it is a repo" in output.err
+    assert json.loads(output.out)["content"]["branches"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        (f"chunks/{ID}", b"", "chunk"),
+        ("snapshots/notes", b"x", "chunk"),
+        ("r/notes.json", b"[]", "chunk"),
+        ("refs/tag.x/ref.json.deleted", b"", "ref"),
+        ("config.yaml", b"{}\n", "config"),
+    ],
+)
+def test_other_names_promise_nothing(
+    name: str, data: bytes, kind: str, tmp_path: Path, capsys: Capture
+) -> None:
+    path = tmp_path / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+    assert run(["inspect-file", str(path), "--json"], {}) == 0
+    assert json.loads(capsys.readouterr().out)["kind"] == kind
+
+
+def test_generations_are_named_as_in_status(shared_fixtures: Path, capsys: Capture) -> None:
+    for name, generation in (("alpha8", "alpha-raw"), ("0.1.0", "alpha-binary")):
+        repository = shared_fixtures / f"test-repo-{name}"
+        file = next((repository / "snapshots").iterdir())
+        assert run(["inspect-file", str(file), "--json"], {}) == 0
+        assert json.loads(capsys.readouterr().out)["generation"] == generation
+        assert run(["status", "-r", str(repository), "--json"], {}) == 0
+        assert json.loads(capsys.readouterr().out)["generation"] == generation
+
+
+@pytest.mark.parametrize("name", ["../x", "/etc/hosts", "snapshots//x", "a/./b"])
+def test_a_name_outside_the_repository(name: str, shared_fixtures: Path, capsys: Capture) -> None:
+    location = str(shared_fixtures / "test-repo-v1")
+    assert run(["inspect-file", "-r", location, name], {}) == 2
+    error = capsys.readouterr().err
+    assert "is not the name of a file inside the repository" in error
+    assert "hint: " in error
+
+
+def test_a_file_that_may_not_be_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+) -> None:
+    def deny(*_arguments: object, **_options: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Path, "stat", deny)
+    monkeypatch.setattr(Path, "read_bytes", deny)
+    assert run(["inspect-file", "repository/repo"], {}) == 2
+    assert "cannot be read: Permission denied" in capsys.readouterr().err

@@ -209,11 +209,12 @@ def test_a_reader_that_goes_away_ends_the_output_quietly() -> None:
     assert running.wait(30) == 141
 
 
-def test_a_full_disk_is_told() -> None:
+@pytest.mark.parametrize("written", ['write(["x"])', 'write_bytes(b"x")'])
+def test_a_full_disk_is_told(written: str) -> None:
     if not Path("/dev/full").exists():
         pytest.skip("there is no /dev/full here")
     with Path("/dev/full").open("wb") as full:
-        running = start('context.output.write(["x"])', stdout=full)
+        running = start(f"context.output.{written}", stdout=full)
         _, err = running.communicate(timeout=30)
     assert running.returncode == 1
     assert err == b"icectl: error: the output cannot be written: No space left on device\n"

@@ -30,6 +30,8 @@ from icectl.format.snapshot import decode_snapshot
 from icectl.format.transaction_log import decode_transaction_log
 from icectl.format.values import decode_flexbuffers, decode_metadata
 from icectl.model.ids import SnapshotId
+from icectl.ops.inspect_file import describe_file
+from icectl.render.inspect_file import render_inspection
 
 SHARED_FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 MUTATIONS = 2_000
@@ -198,6 +200,19 @@ def fixture_id(path: Path) -> str:
 @pytest.mark.parametrize("path", fixture_files(), ids=fixture_id)
 def test_fixture_files(path: Path) -> None:
     check(path, MUTATIONS)
+
+
+@pytest.mark.parametrize("path", fixture_files(), ids=fixture_id)
+def test_what_is_left_of_a_fixture_is_drawn(path: Path) -> None:
+    name, data = "/".join(path.parts[-2:]), path.read_bytes()
+    for number, damaged in enumerate(mutations(path.name, data, MUTATIONS // 20)):
+        try:
+            for _ in render_inspection(describe_file(name, damaged)[0]):
+                pass
+        except Exception as error:
+            raise AssertionError(
+                f"mutation {number} of {name} gives {type(error).__name__}: {error}"
+            ) from error
 
 
 @pytest.mark.slow

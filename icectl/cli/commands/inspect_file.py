@@ -59,8 +59,7 @@ def inspect_file(
     path, data = _read(context, file)
     result, inspection = describe_file(path, data)
     if raw:
-        sys.stdout.buffer.write(inspection.payload)
-        sys.stdout.buffer.flush()
+        context.output.write_bytes(inspection.payload)
     elif refs and context.options.json:
         content = {**result.content, "chunk_refs": iterate_references(path, data, inspection)}
         document = {name: getattr(result, name) for name in type(result).__slots__}
@@ -92,6 +91,8 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
         if not name or "://" not in directory:
             raise UsageError(f"{file} names no file", hint="write s3://BUCKET/PREFIX/FILE")
         without_password(file)
+        if directory.lower().startswith("file:"):
+            directory += "/"  # the root is a directory, too
         return file, context.open_storage(directory).read(name)
     if context.options.repo is None and (_exists(file) or looks_like_location(file)):
         try:
@@ -111,7 +112,11 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
 
 
 def _exists(file: str) -> bool:
+    """Whether it is there, as far as one may look: reading it then tells what is denied."""
     try:
-        return bool(file) and Path(file).exists()
-    except OSError:
+        Path(file).stat()
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
         return False
+    return True
