@@ -84,7 +84,7 @@ def render_stat(diff: NodeDiff, chunks: Sequence[ChunkChanges], style: Style) ->
     nodes = _collect(diff, chunks)
     columns = (
         Column(""),
-        Column("PATH", "path", shrink=True),
+        Column("PATH", "path"),
         *(Column(kind.upper(), right=True) for kind in CHUNK_KINDS),
         Column("BYTES ADDED", right=True),
         Column("BYTES REMOVED", right=True),

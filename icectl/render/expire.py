@@ -16,7 +16,7 @@ _COLUMNS = (
     Column("SNAPSHOT", "id"),
     Column("FLUSHED", "time"),
     Column("MESSAGE", shrink=True),
-    Column("WHY", shrink=True),
+    Column("WHY"),
 )
 
 

@@ -11,13 +11,13 @@ from icectl.render.tables import Column, render_table
 from icectl.render.trees import TreeEntry, render_tree
 
 _COLUMNS = (
-    Column("PATH", "path", shrink=True),
+    Column("PATH", "path"),
     Column("TYPE"),
     Column("DATA TYPE"),
     Column("SHAPE"),
-    Column("CHUNK SHAPE"),
-    Column("CHUNKS"),
-    Column("DIMENSIONS"),
+    Column("CHUNK SHAPE", shrink=True),
+    Column("CHUNKS", shrink=True),
+    Column("DIMENSIONS", shrink=True),
 )
 
 

@@ -45,10 +45,12 @@ def display_width(text: str) -> int:
     return width
 
 
-def truncate(text: str, width: int, ellipsis: str = "…") -> str:
-    """The text cut to `width` columns, ending in the ellipsis where something was cut."""
+def truncate(text: str, width: int, ellipsis: str = "…", *, from_start: bool = False) -> str:
+    """The text cut to `width` columns, with the ellipsis where something was cut."""
     if display_width(text) <= width:
         return text
+    if from_start:
+        return truncate(text[::-1], width, ellipsis)[::-1]
     room = width - len(ellipsis)
     if room < 0:
         return ellipsis[:width]

@@ -36,6 +36,23 @@ def test_the_willing_column_gives_way_first() -> None:
     assert list(render_table(columns, rows))[1].endswith("fit at all")
 
 
+def test_what_identifies_a_row_gives_way_last() -> None:
+    columns = [Column("PATH", "path"), Column("BYTES ADDED", right=True), Column("SHAPE")]
+    columns.append(Column("DIMENSIONS", shrink=True))
+    rows = [(f"/ocean/{name}", 1234567890, "100 x 200 x 300", "time, y, x") for name in "uv"]
+    assert list(render_table(columns, rows, Style(width=40))) == [
+        "PATH      BYTES ADD…  SHAPE     DIMENSI…",
+        "/ocean/u  1234567890  100 x 2…  time, y…",
+        "/ocean/v  1234567890  100 x 2…  time, y…",
+    ]
+    rows = [(f"/ocean/deep/{name}", *row) for name, (_, *row) in zip("uv", rows, strict=True)]
+    # Numbers are whole, and of a path the end is shown.
+    assert list(render_table(columns, rows, Style(width=40)))[1:] == [
+        "…/deep/u  1234567890  100 x 2…  time, y…",
+        "…/deep/v  1234567890  100 x 2…  time, y…",
+    ]
+
+
 def test_colours_do_not_move_the_columns() -> None:
     columns = [Column("A", "id", right=True), Column("B", "branch")]
     rows = [("x", "b"), ("long", "c")]
