@@ -61,12 +61,14 @@ class CommandContext:
     def open_storage(self, location: str | None = None) -> Storage:
         """The storage of `location` (default: `self.location`); nothing is read yet."""
         from icectl.cli.locations import find_location
+        from icectl.cli.variables import check_variables
         from icectl.storage.open import open_storage
 
         if location is None:
             found = self.location
         else:
             found = find_location(location, self.options.storage_option, self.environ)
+        check_variables(found, self.environ)
         return open_storage(found.url, found.storage_options)
 
     def open_repository(self) -> Repository:
@@ -89,17 +91,29 @@ class CommandContext:
     def now(self) -> int:
         """Microseconds since 1970-01-01 UTC; `ICECTL_NOW` fixes it for golden output."""
         fixed = self.environ.get("ICECTL_NOW")
-        if fixed is None:
+        if not fixed:
             return time.time_ns() // 1000
         from icectl.cli.moments import parse_moment
 
-        return parse_moment(fixed, 0)
+        try:
+            return parse_moment(fixed, 0)
+        except UsageError:
+            raise UsageError(
+                f"ICECTL_NOW is {fixed!r}, which is not a time",
+                hint="unset ICECTL_NOW, or write a time such as 2024-01-31T12:00:00Z",
+            ) from None
 
     def parse_moment(self, text: str | None) -> int | None:
-        """A `--since` or `--until` value as a time; None stays None."""
+        """A `--since` value as a time; None stays None."""
         from icectl.cli.moments import parse_moment
 
         return None if text is None else parse_moment(text, self.now())
+
+    def parse_last_moment(self, text: str | None) -> int | None:
+        """The same for `--until`, where a date includes its day."""
+        from icectl.cli.moments import parse_last_moment
+
+        return None if text is None else parse_last_moment(text, self.now())
 
     def emit(self, document: T, text: Renderer[T], *, paged: bool = False) -> None:
         """Print one Result: as its JSON form, or drawn by `text(document, style)`."""

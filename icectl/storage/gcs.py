@@ -7,7 +7,6 @@ own calls have their own retries and hide the status of an answer.
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from datetime import datetime
@@ -51,10 +50,8 @@ class GcsStorage(ObjectStore):
         # The class of the package itself adds gRPC, which hangs on anything but Google.
         from gcsfs.core import GCSFileSystem
 
-        if not self._anonymous:
-            _check_credentials_file(
-                self._credentials_file or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-            )
+        if self._credentials_file and not self._anonymous:
+            check_credentials_file(self._credentials_file)
         try:
             return GCSFileSystem(
                 token="anon" if self._anonymous else self._credentials_file,
@@ -204,10 +201,8 @@ class GcsStorage(ObjectStore):
         return microseconds_of_http_date(headers.get("Date"))
 
 
-def _check_credentials_file(name: str | None) -> None:
+def check_credentials_file(name: str) -> None:
     """`StorageError` for a file that the library would pass over, and try all else for long."""
-    if not name:
-        return
     try:
         json.loads(Path(name).read_bytes())
     except OSError as error:

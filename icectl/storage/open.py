@@ -12,7 +12,6 @@ from collections.abc import Mapping
 
 from icectl.errors import UsageError
 from icectl.storage.contract import Storage
-from icectl.storage.endpoints import check_endpoint_url
 
 SCHEMES = ("file", "s3", "gs", "gcs", "memory")
 
@@ -127,3 +126,24 @@ def _endpoint_url(options: Mapping[str, str]) -> str | None:
     if url is None:
         return None
     return check_endpoint_url(url, "the storage option endpoint_url").rstrip("/")
+
+
+def check_endpoint_url(url: str, origin: str) -> str:
+    """The URL itself; `UsageError` that names its `origin` when no server has such a one."""
+    if "@" in url.partition("://")[2].partition("/")[0]:
+        raise UsageError(
+            f"{origin} must not hold a user or password",
+            hint="credentials come from the standard variables and files",
+        )
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid:
+        raise UsageError(
+            f"{origin} is not an http(s) URL: {url}", hint="write http://HOST:PORT or https://HOST"
+        )
+    return url

@@ -13,7 +13,6 @@ from typing import Any
 
 from icectl.errors import StorageError
 from icectl.storage.contract import Version
-from icectl.storage.endpoints import check_aws_endpoint_variables
 from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
 from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure, reason_of
 from icectl.storage.times import microseconds, microseconds_of_http_date
@@ -54,8 +53,6 @@ class S3Storage(ObjectStore):
     def _connect(self) -> Any:
         from s3fs import S3FileSystem
 
-        if self._endpoint_url is None:
-            check_aws_endpoint_variables()
         config: dict[str, Any] = {
             "connect_timeout": CONNECT_TIMEOUT,
             "read_timeout": READ_TIMEOUT,

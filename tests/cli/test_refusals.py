@@ -125,6 +125,26 @@ def test_a_secret_in_a_wrong_place_is_not_repeated(
     assert "HUN" not in icectl(*words, "--json", ICECTL_REPO=str(repository)).err
 
 
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
+@pytest.mark.parametrize("url", ["127.0.0.1:9000", "http://user:HUNTER2@host"])
+def test_an_endpoint_of_the_environment_is_checked_as_the_option(
+    icectl: Icectl, variable: str, url: str
+) -> None:
+    outcome = icectl("log", "-r", "s3://bucket/x", **{variable: url})
+    refused(outcome, 2, f"the variable {variable} ", "")
+    assert "HUNTER2" not in outcome.err
+
+
+def test_google_credentials_of_the_environment_that_are_no_file(
+    icectl: Icectl, tmp_path: Path
+) -> None:
+    file = tmp_path / "credentials.json"
+    for sentence in ("cannot be read: no such file", "is not JSON"):
+        outcome = icectl("log", "-r", "gs://b/x", GOOGLE_APPLICATION_CREDENTIALS=str(file))
+        refused(outcome, 14, f"{file} {sentence}", "GOOGLE_APPLICATION_CREDENTIALS")
+        file.write_text("HUNTER2")
+
+
 def test_a_secret_with_a_slash_is_told_from_a_port(icectl: Icectl) -> None:
     outcome = icectl("log", "-r", "s3://AK:HUN/TER2@bucket/x")
     refused(outcome, 2, "the location holds a user name or a password", "standard variables")
