@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 
 from icectl.errors import UsageError
 from icectl.records import dataclass
+from icectl.storage.contract import Storage
+from icectl.storage.local import LocalStorage
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +66,9 @@ def _retries(prefix: str) -> dict[str, ValueType]:
 KEYS: Mapping[str, ValueType] = {
     "inline_chunk_threshold_bytes": _U16,
     "get_partial_values_concurrency": _U16,
-    "max_concurrent_requests": _U16,
-    "max_concurrent_decodes": _U16,
+    # The official client waits for ever where it may do nothing at once.
+    "max_concurrent_requests": _POSITIVE_U16,
+    "max_concurrent_decodes": _POSITIVE_U16,
     "num_updates_per_repo_info_file": _POSITIVE_U16,
     "compression.algorithm": Text(("zstd",)),
     "compression.level": _U8,
@@ -107,6 +110,10 @@ STRUCTURES = (
 """What is no plain value: kept as it is, and never set key by key."""
 
 
+NOT_ON_LOCAL_DISK = ("storage.unsafe_use_conditional_update", "storage.unsafe_use_metadata")
+"""Every commit of the official client fails on local disk where one of them is true."""
+
+
 def check_value(key: str, value: object) -> None:
     """`UsageError` unless the key is known and the official reader takes the value; null is
     the default of every key."""
@@ -124,6 +131,18 @@ def check_config(config: Mapping[str, object]) -> None:
     for key, value in _leaves(config, ""):
         if value is not None or key in KEYS:
             check_value(key, value)
+
+
+def check_on_storage(config: Mapping[str, object], storage: Storage) -> None:
+    """`UsageError` for what the official client takes, and then cannot write with there."""
+    if not isinstance(storage, LocalStorage):
+        return
+    for key, value in _leaves(config, ""):
+        if key in NOT_ON_LOCAL_DISK and value is True:
+            raise UsageError(
+                f"{key} cannot be true on local disk: official clients could not commit",
+                hint="leave it at null; it is for object stores",
+            )
 
 
 def set_key(config: Mapping[str, object], key: str, value: object) -> dict[str, object]:

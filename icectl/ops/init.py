@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
+from icectl.ops.config_keys import check_on_storage
 from icectl.records import dataclass
 from icectl.repository.initialize import initialize_repository
 from icectl.storage.contract import Storage
@@ -24,5 +25,6 @@ def create_repository(
     config: Mapping[str, object],
     metadata: Mapping[str, object],
 ) -> NewRepository:
+    check_on_storage(config, storage)
     initialize_repository(storage, spec_version=spec_version, config=config, metadata=metadata)
     return NewRepository(storage.location, spec_version, INITIAL_SNAPSHOT_ID)

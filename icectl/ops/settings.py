@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 from icectl.errors import FormatError, RefNotFoundError, UnsupportedError, UsageError
 from icectl.format.values import decode_metadata
 from icectl.model.repo import FEATURE_FLAGS, Availability, RepoStatus
-from icectl.ops.config_keys import KEYS, check_value, set_key
+from icectl.ops.config_keys import KEYS, check_on_storage, check_value, set_key
 from icectl.records import dataclass
 from icectl.repository import mutations
 from icectl.repository.config import read_config, update_config
@@ -73,6 +73,7 @@ def read_config_value(repository: Repository, key: str) -> NamedValue:
 
 def set_config_value(repository: Repository, key: str, value: object) -> NamedValue:
     check_value(key, value)
+    check_on_storage(set_key({}, key, value), repository.storage)
     update_config(repository, lambda config: set_key(config, key, value))
     return NamedValue(key, value)
 

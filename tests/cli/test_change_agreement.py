@@ -227,3 +227,15 @@ def test_on_gcs(
     change_refs(place, spec_version)
     if spec_version == 2:
         change_settings(place)
+
+
+def test_official_clients_do_not_know_offline(tmp_path: Path, icectl: Icectl) -> None:
+    """What the help and the warning say; when this fails, both may be dropped."""
+    place = local(tmp_path, icectl)
+    assert place.run("init").code == 0
+    outcome = place.run("status", "set", "offline", "--quiet")
+    assert outcome.code == 0
+    assert outcome.err.startswith("icectl: warning: official clients do not know offline")
+    place.commit()
+    assert "online" in place.run("status").out
+    assert place.run("status", "set", "read-only").err == ""

@@ -7,9 +7,23 @@ from pathlib import Path
 import pytest
 
 from icectl.errors import UsageError
-from icectl.ops.config_keys import KEYS, Boolean, Integer, Text, check_config, check_value, set_key
+from icectl.ops.config_keys import (
+    KEYS,
+    NOT_ON_LOCAL_DISK,
+    Boolean,
+    Integer,
+    Text,
+    check_config,
+    check_on_storage,
+    check_value,
+    set_key,
+)
+from icectl.ops.init import create_repository
+from icectl.ops.settings import set_config_value
 from icectl.repository.initialize import initialize_repository
+from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
+from icectl.storage.memory import MemoryStorage
 from tests.official import ic
 
 
@@ -44,13 +58,55 @@ def test_every_allowed_extreme_is_accepted(tmp_path: Path, spec_version: int) ->
         assert official_opens(tmp_path / str(number), spec_version, config)
 
 
+USELESS_AT_ZERO = (
+    "num_updates_per_repo_info_file",
+    "max_concurrent_requests",
+    "max_concurrent_decodes",
+)
+"""The official package opens the repository and cannot work in it: it waits for ever."""
+
+
+@pytest.mark.parametrize("key", USELESS_AT_ZERO)
+def test_zero_is_refused_where_the_official_package_would_wait(key: str) -> None:
+    with pytest.raises(UsageError, match="cannot be 0") as caught:
+        check_value(key, 0)
+    assert caught.value.hint and "from 1 to" in caught.value.hint
+
+
+@pytest.mark.parametrize("key", NOT_ON_LOCAL_DISK)
+def test_what_the_official_package_cannot_commit_with_on_local_disk(
+    tmp_path: Path, key: str
+) -> None:
+    storage = LocalStorage(str(tmp_path / "theirs"))
+    initialize_repository(storage, config=set_key({}, key, True))
+    session = ic.Repository.open(
+        ic.local_filesystem_storage(str(tmp_path / "theirs"))
+    ).writable_session("main")
+    with pytest.raises(ic.IcechunkError):
+        session.commit("x", allow_empty=True)
+
+    initialize_repository(LocalStorage(str(tmp_path / "ours")))
+    repository = open_repository(LocalStorage(str(tmp_path / "ours")))
+    with pytest.raises(UsageError, match="cannot be true on local disk"):
+        set_config_value(repository, key, True)
+    assert set_config_value(repository, key, False).value is False
+    with pytest.raises(UsageError, match="cannot be true on local disk"):
+        create_repository(
+            LocalStorage(str(tmp_path / "new")),
+            spec_version=2,
+            config=set_key({}, key, True),
+            metadata={},
+        )
+    check_on_storage(set_key({}, key, True), MemoryStorage("anywhere"))
+
+
 @pytest.mark.parametrize("key", KEYS)
 def test_what_lies_outside_is_refused_by_both(tmp_path: Path, key: str) -> None:
     kind = KEYS[key]
     outside: list[object] = [1.5, [1]]
     if isinstance(kind, Integer):
         outside += [kind.largest + 1, "x", True]
-        if key != "num_updates_per_repo_info_file":  # where 0 is useless rather than unreadable
+        if key not in USELESS_AT_ZERO:
             outside.append(kind.smallest - 1)
     for number, value in enumerate(outside):
         with pytest.raises(UsageError):

@@ -47,8 +47,10 @@ def set_status(
 ) -> None:
     """Set the repository online, read-only or offline.
 
-    In a repository that is not online, icectl and the official clients refuse every change
+    In a repository that is read-only, icectl and the official clients refuse every change
     but this one. Clients that have it open already learn of it with their next change.
+    Offline is known to icectl only: official clients take it for online and go on writing,
+    and their next change turns it back. Use read-only to stop them.
     """
     from icectl.cli.values import check_text
     from icectl.model.repo import Availability
@@ -59,4 +61,8 @@ def set_status(
         check_text(reason)
     wanted = Availability[availability.replace("-", "_").upper()]
     report = settings.set_status(context.open_repository(), wanted, reason)
+    if wanted is Availability.OFFLINE:
+        context.warn(
+            "official clients do not know offline and go on writing; use read-only to stop them"
+        )
     context.emit(report, render_status)
