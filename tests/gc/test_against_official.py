@@ -8,6 +8,7 @@ import pytest
 
 from icectl.storage.local import LocalStorage
 from tests.gc.repositories import (
+    abandon_session,
     collect,
     files,
     live,
@@ -17,6 +18,7 @@ from tests.gc.repositories import (
     random_repository,
 )
 from tests.official import build_zoo, built, copied
+from tests.official.histories import commit, create
 
 
 def check_like_official(source: Path, tmp_path: Path) -> None:
@@ -83,3 +85,16 @@ def test_cutoff_in_the_middle(tmp_path: Path, spec_version: int) -> None:
     assert live(ours) == before
     collect(ours)
     assert live(ours) == before
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+def test_chunks_that_were_moved_within_an_array(tmp_path: Path, spec_version: int) -> None:
+    """`reindex_array` leaves two references to one chunk file, and that is sound."""
+    repo = create(tmp_path / "repo", spec_version, inline_chunk_threshold_bytes=0)
+    with commit(repo, "written") as root:
+        root.create_array("a", shape=(8,), chunks=(1,), dtype="i8", compressors=None)[:4] = range(4)
+    session = repo.writable_session("main")
+    session.reindex_array("/a", lambda index: [index[0] + 1])
+    session.commit("moved")
+    abandon_session(repo)
+    check_like_official(tmp_path / "repo", tmp_path)

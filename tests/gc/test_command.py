@@ -9,8 +9,11 @@ from typing import Any
 import pytest
 
 from icectl.cli.main import run
+from icectl.errors import StorageError
+from icectl.storage.local import LocalStorage
 from tests.gc.repositories import age_all, files, live, messy_repository
 from tests.official import built, copied, ic, open_official
+from tests.official.histories import commit, create
 
 KEYS = {
     "dry_run",
@@ -93,6 +96,12 @@ def test_guards(gc: Any, repository: Path) -> None:
         (("--older-than", "7d", "--dry-run", "--plan", "/nonexistent/plan.jsonl"), 2, "plan file"),
         (("--older-than", "7d", "--known-missing", "/nonexistent"), 2, "/nonexistent"),
         (("--older-than", "7d", "--yes", "--max-runtime", "0s"), 3, "--max-runtime"),
+        (("--older-than", "7d", "--yes", "--max-delete", ""), 2, "--max-delete"),
+        (("--older-than", "7d", "--yes", "--max-runtime", ""), 2, "is not an age"),
+        (("--older-than", "7d", "--yes", "--apply", ""), 2, "plan file"),
+        (("--older-than", "7d", "--dry-run", "--plan", ""), 2, "plan file"),
+        (("--older-than", "7d", "--yes", "--known-missing", ""), 2, "cannot be read"),
+        (("--older-than", "7d", "--yes", "--overwritten-older-than", ""), 2, "is not a time"),
     ):
         code, _, err = gc(*words)
         assert code == expected, (words, err)
@@ -374,3 +383,79 @@ def test_young_backups_need_a_young_cutoff(gc: Any, repository: Path) -> None:
     assert copy.exists()
     assert gc("--older-than", "0s", "--allow-recent", *words)[0] == 0
     assert not copy.exists()
+
+
+def test_a_snapshot_that_a_plan_does_not_name_keeps_what_it_needs(
+    gc: Any, repository: Path, tmp_path: Path
+) -> None:
+    """Whoever strikes it out of the plan wants to read it."""
+    plan = tmp_path / "plan.jsonl"
+    assert gc("--older-than", "7d", "--dry-run", "--plan", str(plan))[0] == 0
+    header, *rows = map(json.loads, plan.read_text().splitlines())
+    spared = [row["id"] for row in rows if row["reason"].startswith("no branch")]
+    repo = open_official(repository)
+    for id_ in spared:
+        repo.create_branch(f"look-{id_}", id_)
+    before = live(repository)["snapshots"]
+    for id_ in spared:
+        repo.delete_branch(f"look-{id_}")
+    age_all(repository, 30 * 86400)
+    rows = [row for row in rows if row["id"] not in spared]
+    header["num_objects"] = len(rows)
+    plan.write_text("".join(json.dumps(row) + "\n" for row in (header, *rows)))
+    code, out, _ = gc("--apply", str(plan), "--yes", "--json")
+    assert code == 0 and json.loads(out)["chunks_deleted"] > 0
+    assert spared
+    for id_ in spared:
+        open_official(repository).create_branch(f"again-{id_}", id_)
+    assert live(repository)["snapshots"] == before
+
+
+def test_a_plan_of_another_repository(gc: Any, repository: Path, tmp_path: Path) -> None:
+    plan = tmp_path / "plan.jsonl"
+    assert gc("--older-than", "7d", "--dry-run", "--plan", str(plan))[0] == 0
+    other = repository.rename(tmp_path / "other")
+    before = files(other)
+    code, _, err = gc("-r", str(other), "--apply", str(plan), "--yes")
+    assert code == 16 and f"the plan was made for {repository}" in err
+    assert files(other) == before
+
+
+def test_max_delete_counts_backups(gc: Any, repository: Path) -> None:
+    words = ("--older-than", "7d", "--overwritten-older-than", "7d", "--truncate-ops-log", "--yes")
+    assert gc("--older-than", "7d", "--yes")[0] == 0
+    age_all(repository, 30 * 86400)
+    before = sorted((repository / "overwritten").iterdir())
+    code, _, err = gc(*words, "--max-delete", "3")
+    assert code == 16 and "--max-delete allows 3" in err
+    assert sorted((repository / "overwritten").iterdir()) == before
+
+
+def test_a_backup_that_cannot_be_read_is_no_end_of_the_log(
+    gc: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """For the moment, that is: what lies behind it is still reached."""
+    where = tmp_path / "chain"
+    repo = create(where, num_updates_per_repo_info_file=3)
+    for number in range(8):
+        with commit(repo, f"{number}") as root:
+            root.attrs["number"] = number
+    age_all(where, 30 * 86400)
+    read = LocalStorage.read
+
+    def fail(self: LocalStorage, path: str) -> bytes:
+        if path.startswith("overwritten/"):
+            raise StorageError("busy")
+        return read(self, path)
+
+    monkeypatch.setattr(LocalStorage, "read", fail)
+    before = sorted((where / "overwritten").iterdir())
+    words = ("--older-than", "7d", "--overwritten-older-than", "7d", "--yes")
+    assert gc("-r", str(where), *words)[0] == 14
+    assert sorted((where / "overwritten").iterdir()) == before
+
+
+def test_findings_that_are_no_loss_are_not_read_as_one(gc: Any, tmp_path: Path) -> None:
+    known = tmp_path / "known"
+    known.write_text('{"code":"ICE0404","severity":"info","object":"chunks/"}\n')
+    assert gc("--older-than", "7d", "--dry-run", "--known-missing", str(known))[0] == 0

@@ -14,7 +14,7 @@ from icectl.ops.gc.objects import ObjectKind
 from icectl.records import replace
 from icectl.repository.ops_log import read_repo
 from icectl.storage.local import LocalStorage
-from tests.gc.repositories import collect, files, live, messy_repository
+from tests.gc.repositories import age_all, collect, files, live, messy_repository, now
 from tests.official import built, copied, open_official
 from tests.official.histories import commit, create
 
@@ -36,13 +36,13 @@ def bend_parent(info: RepoInfo) -> RepoInfo:
     )
 
 
-def move_branch_back(info: RepoInfo) -> RepoInfo:
+def move_branch_back(info: RepoInfo, name: str = "other") -> RepoInfo:
     by_id = {snapshot.id: snapshot for snapshot in info.snapshots}
     branches = []
     for ref in info.branches:
         parent = by_id[ref.snapshot_id].parent_id
         assert parent is not None
-        branches.append(replace(ref, snapshot_id=parent) if ref.name == "other" else ref)
+        branches.append(replace(ref, snapshot_id=parent) if ref.name == name else ref)
     return replace(info, branches=tuple(branches))
 
 
@@ -121,3 +121,83 @@ def test_expiration_deletes_a_ref_and_another_one_keeps_its_snapshot(
     _, deleted = collect(tmp_path / "repo")
     assert deleted.count[ObjectKind.SNAPSHOT] > 0
     assert live(tmp_path / "repo") == before
+
+
+WEEK = 7 * 86400 * 1_000_000
+
+
+def truncate(where: Path) -> None:
+    """Cut the ops log a week ago."""
+    old = now() - WEEK
+    collect(where, old, backups_older_than=old, truncate_ops_log=True)
+
+
+def test_expiration_after_the_log_was_cut(tmp_path: Path) -> None:
+    """It released what was committed before the log begins."""
+    repo = create(tmp_path / "repo")
+    for number in range(5):
+        with commit(repo, f"old {number}") as root:
+            root.attrs["number"] = number
+    age_all(tmp_path / "repo", 40 * 86400)
+    with commit(repo, "young") as root:
+        root.attrs["number"] = 9
+    truncate(tmp_path / "repo")
+    repo = open_official(tmp_path / "repo")
+    cutoff = repo.lookup_snapshot(repo.lookup_branch("main")).written_at
+    assert len(repo.expire_snapshots(cutoff)) == 5
+    before = live(tmp_path / "repo")
+    _, deleted = collect(tmp_path / "repo")
+    assert deleted.count[ObjectKind.SNAPSHOT] == 5
+    assert live(tmp_path / "repo") == before
+
+
+@pytest.mark.parametrize("updates", range(1, 9))
+def test_a_log_that_overflows_after_it_was_cut(tmp_path: Path, updates: int) -> None:
+    """The copies from before the cut name others that were cleared."""
+    where = tmp_path / "repo"
+    repo = create(where, num_updates_per_repo_info_file=5)
+    for number in range(8):
+        with commit(repo, f"old {number}") as root:
+            root.attrs["number"] = number
+    age_all(where, 40 * 86400)
+    repo = open_official(where)
+    for number in range(2):
+        with commit(repo, f"young {number}") as root:
+            root.attrs["number"] = number
+    truncate(where)
+    repo = open_official(where)
+    for number in range(updates):
+        with commit(repo, f"new {number}") as root:
+            root.attrs["number"] = number
+    repo.reset_branch("main", list(repo.ancestry(branch="main"))[1].id)
+    with commit(repo, "newest") as root:
+        root.attrs["number"] = -1
+    before = live(where)
+    damaged = copied(where, tmp_path / "damaged")
+    _, deleted = collect(where)
+    assert deleted.count[ObjectKind.SNAPSHOT] == 1
+    assert live(where) == before
+    # What is hidden by damage is found all the same.
+    info = read_repo(LocalStorage(damaged))
+    (damaged / "repo").write_bytes(encode_repo(move_branch_back(info, "main")))
+    with pytest.raises(FormatError, match="no operation"):
+        collect(damaged)
+
+
+def test_an_older_repo_that_was_put_back(tmp_path: Path) -> None:
+    where = tmp_path / "repo"
+    repo = create(where)
+    for number in range(4):
+        if number == 1:
+            old = (where / "repo").read_bytes()
+        with commit(repo, f"{number}") as root:
+            root.attrs["number"] = number
+    (where / "repo").write_bytes(old)
+    before = files(where)
+    with pytest.raises(FormatError, match="older than its own copy"):
+        collect(where)
+    assert files(where) == before
+    # Meant so, and said so by going on from there.
+    open_official(where).create_tag("again", open_official(where).lookup_branch("main"))
+    _, deleted = collect(where)
+    assert deleted.count[ObjectKind.SNAPSHOT] == 3

@@ -153,9 +153,21 @@ def test_lost_chunk_stops_unless_it_is_known(source: Path) -> None:
 
 def test_short_chunk_stops_where_sizes_are_free(source: Path) -> None:
     storage = in_memory(source)
-    short = sorted(path for path in live_paths(source) if path.startswith("chunks/"))[0]
-    data = storage.read(short)
-    list(storage.delete_many([short]))
-    storage.put_if_absent(short, data[:-1])
-    with pytest.raises(IcectlError, match=f"{short}: the file has {len(data) - 1} bytes"):
-        collect(storage)
+    chunks = sorted(path for path in live_paths(source) if path.startswith("chunks/"))
+    before = {path: storage.read(path) for path in chunks}
+    list(storage.delete_many(chunks))
+    for path, data in before.items():
+        storage.put_if_absent(path, data[:-1])
+    # Each of them, however many others of its manifest are known.
+    for path in (chunks[0], chunks[-1]):
+        with pytest.raises(IcectlError, match=f"{path}: the file has {len(before[path]) - 1} "):
+            collect(storage, known_missing=frozenset({*chunks} - {path}))
+
+
+def test_all_chunks_are_lost_and_known(source: Path) -> None:
+    storage = in_memory(source)
+    chunks = [path for path in paths(storage) if path.startswith("chunks/")]
+    list(storage.delete_many(chunks))
+    storage.put_if_absent("chunks/README.txt", b"mine")
+    collect(storage, known_missing=frozenset(chunks))
+    assert storage.read("chunks/README.txt") == b"mine"

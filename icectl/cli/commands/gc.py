@@ -160,11 +160,11 @@ def collect(
     from icectl.ops.gc.watch import Watch
 
     kinds = _parse_kinds(only)
-    deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime else None
+    deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime is not None else None
     watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit), deadline)
-    limit = MaxDelete.parse(max_delete) if max_delete else None
-    saved = read_plan(Path(apply)) if apply else None
-    if plan:
+    limit = MaxDelete.parse(max_delete) if max_delete is not None else None
+    saved = read_plan(Path(apply)) if apply is not None else None
+    if plan is not None:
         check_plan_path(Path(plan))
     if truncate_ops_log and overwritten_older_than is None:
         raise UsageError("--truncate-ops-log needs --overwritten-older-than")
@@ -190,17 +190,19 @@ def collect(
         cutoff=cutoff,
         only=kinds,
         max_delete=limit,
-        known_missing=read_known_missing(Path(known_missing)) if known_missing else frozenset(),
+        known_missing=(
+            frozenset() if known_missing is None else read_known_missing(Path(known_missing))
+        ),
         saved=saved,
         backups_older_than=(
-            parse_moment(overwritten_older_than, now) if overwritten_older_than else None
+            None if overwritten_older_than is None else parse_moment(overwritten_older_than, now)
         ),
         truncate_ops_log=truncate_ops_log,
         choose_engine=choose,
     )
 
     def finish_plan(run: PlannedRun) -> None:
-        if plan:
+        if plan is not None:
             write_plan(run.plan, Path(plan))
         if context.options.jsonl:
             _event(context, "planned", summarize(run, kinds, now, None))

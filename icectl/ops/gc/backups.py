@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from icectl.errors import StorageError
+from icectl.errors import ObjectNotFoundError
 from icectl.model.repo import RepoInfo, Update
 from icectl.records import dataclass, replace
 from icectl.repository.ops_log import (
@@ -79,7 +79,8 @@ def _reached(storage: Storage, info: RepoInfo) -> set[str]:
         reached.add(backup_object(info.repo_before_updates))
     for update in walk_updates(storage, info):
         if isinstance(update, OpsLogBeyondReach):
-            if isinstance(update.error, StorageError):
+            # What is gone leads nowhere; what cannot be read for the moment leads on.
+            if isinstance(update.error, ObjectNotFoundError):
                 break
             raise update.error
         if update.backup_path is not None:

@@ -98,8 +98,7 @@ def _plan(repository: Repository, options: GcOptions, watch: Watch) -> PlannedRu
         watch=watch,
     )
     if options.saved is not None:
-        plan = options.saved.restrict(plan)
-    check_max_delete(plan, options.only, options.max_delete)
+        plan = options.saved.restrict(plan, watch)
     backups = None
     if options.backups_older_than is not None:
         backups = plan_backups(
@@ -108,6 +107,7 @@ def _plan(repository: Repository, options: GcOptions, watch: Watch) -> PlannedRu
             options.backups_older_than,
             truncate_ops_log=options.truncate_ops_log,
         )
+    check_max_delete(plan, options.only, backups, options.max_delete)
     return PlannedRun(plan, backups)
 
 

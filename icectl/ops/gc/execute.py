@@ -15,13 +15,13 @@ from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.repo import GCRanUpdate, RepoInfo
 from icectl.ops.gc.backups import BackupPlan, truncated
 from icectl.ops.gc.delete import DeletedBatch, DeleteFailure, delete_in_batches
-from icectl.ops.gc.id_sets import id_set
 from icectl.ops.gc.marking import ManifestClaim, check_root_v1, merge_claims
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.plan import GcPlan, snapshot_ids
 from icectl.ops.gc.snapshots import read_snapshots
+from icectl.ops.gc.spare import spare_snapshots, without
 from icectl.ops.gc.watch import Watch
-from icectl.records import dataclass, field, replace
+from icectl.records import dataclass, field
 from icectl.repository.edits import Edited
 from icectl.repository.open import open_repository
 from icectl.repository.reparent import drop_snapshots
@@ -102,11 +102,7 @@ def _release(plan: GcPlan, backups: BackupPlan | None, watch: Watch) -> GcPlan:
 
     after = update_repo(plan.repository.storage, change).after
     new = {snapshot.id for snapshot in after.snapshots} - plan.kept_snapshots
-    claims: dict[ManifestId, ManifestClaim] = {}
-    for snapshot in read_snapshots(plan.repository.storage, new, watch):
-        merge_claims(claims, snapshot.all_manifest_files, snapshot.id)
-    logs = {id_ for info in after.snapshots for id_ in info.pruned_ancestor_tx_logs or ()}
-    return _without(plan, new, new | logs, claims, watch)
+    return spare_snapshots(plan, after, new, watch)
 
 
 def _edit(info: RepoInfo, plan: GcPlan, backups: BackupPlan | None) -> RepoInfo:
@@ -140,31 +136,4 @@ def _protect_v1(plan: GcPlan, watch: Watch) -> GcPlan:
             if snapshot.parent_id is not None:
                 parents.add(snapshot.parent_id)
         tips = parents - plan.kept_snapshots - new
-    return _without(plan, new, new, claims, watch)
-
-
-def _without(
-    plan: GcPlan,
-    snapshots: Iterable[SnapshotId],
-    logs: Iterable[SnapshotId],
-    claims: dict[ManifestId, ManifestClaim],
-    watch: Watch,
-) -> GcPlan:
-    """The plan without these objects and the chunks of these manifests."""
-    manifests = id_set(claims)
-    unread = {
-        ManifestId(id_) for id_ in manifests[~plan.kept_manifests.contains(manifests)].to_bytes()
-    }
-    storage, garbage = plan.repository.storage, plan.garbage
-    needed_by = [claims[id_] for id_ in unread]
-    return replace(
-        plan,
-        garbage={
-            ObjectKind.SNAPSHOT: garbage[ObjectKind.SNAPSHOT].without(id_set(snapshots)),
-            ObjectKind.TRANSACTION_LOG: garbage[ObjectKind.TRANSACTION_LOG].without(id_set(logs)),
-            ObjectKind.MANIFEST: garbage[ObjectKind.MANIFEST].without(manifests),
-            ObjectKind.CHUNK: plan.engine.spare_chunks(
-                garbage[ObjectKind.CHUNK], storage, needed_by, watch
-            ),
-        },
-    )
+    return without(plan, new, new, claims, watch)

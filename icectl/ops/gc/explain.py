@@ -11,6 +11,7 @@ operation created or reset.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Set
 
 from icectl.errors import FormatError, IcectlError, ObjectNotFoundError
@@ -27,13 +28,17 @@ from icectl.ops.gc.transitions import RELEASING, State, find_problem, state_of
 from icectl.ops.gc.watch import Watch
 from icectl.records import dataclass, field
 from icectl.repository.ops_log import (
+    BACKUPS,
     REPO_PATH,
     OpsLogBeyondReach,
     backup_object,
     read_repo,
     walk_updates,
 )
+from icectl.repository.update import YEAR_3000_MILLISECONDS
 from icectl.storage.contract import Storage
+
+NAME = re.compile(r"repo\.\d+\.[0-9A-HJKMNP-TV-Z]{20}")
 
 
 @dataclass(slots=True)
@@ -73,14 +78,16 @@ def check_explained(
     if not suspects:
         return
     log = _OpsLog(storage, info, known_missing)
+    log.check_newest()
     created = {id_ for update in log.updates if (id_ := _created_snapshot(update)) is not None}
     listed = {snapshot.id for snapshot in info.snapshots}
     pruned = {id_ for snapshot in info.snapshots for id_ in snapshot.pruned_ancestor_tx_logs or ()}
-    # What was never committed, an aborted commit's files, needs no operation to be let go.
+    # What was never committed, an aborted commit's files, needs no operation to be let go; nor
+    # does what was unreachable already where the ops log begins.
     never = Suspects(
         suspects.snapshots - created - listed, suspects.logs - created - listed - pruned
     )
-    _check_gone(never.kept_by(log.oldest_state()), "before the ops log begins")
+    never.forget(never.kept_by(log.oldest_state()))
     suspects.forget(never)
     for number, update in enumerate(log.updates):
         if not suspects:
@@ -92,12 +99,16 @@ def check_explained(
         made = _created_snapshot(update)
         if made is None:
             continue
-        # Where a lost backup is known and excused, the release may have been in it.
-        if isinstance(kind, NewDetachedSnapshotUpdate) or log.has_excused_gap:
-            suspects.discard(made)
-        else:
-            still = Suspects(suspects.snapshots & {made}, suspects.logs & {made})
+        still = Suspects(suspects.snapshots & {made}, suspects.logs & {made})
+        # Where a lost backup is known and excused, the release may have been in it; and where
+        # the backup of this commit was cleared, those of older releases were as well.
+        if still and not (
+            isinstance(kind, NewDetachedSnapshotUpdate)
+            or log.has_excused_gap
+            or log.is_cleared(number)
+        ):
             _check_gone(still, f"when {made} was committed")
+        suspects.discard(made)
     _check_gone(suspects.kept_by(log.oldest_state()), "before the ops log begins")
 
 
@@ -161,6 +172,7 @@ class _OpsLog:
         self._known_missing = known_missing
         self._states: dict[int, State] = {0: state_of(info)}
         self.has_excused_gap = False
+        self._backups = _Backups(storage)
         self.updates: list[Update] = []
         for update in walk_updates(storage, info):
             if isinstance(update, OpsLogBeyondReach):
@@ -173,7 +185,7 @@ class _OpsLog:
         if number in self._states:
             return self._states[number]
         name = self.updates[number].backup_path if number < len(self.updates) else None
-        if name is None:
+        if name is None or self._backups.is_cleared(name):
             return None
         path = backup_object(name)
         try:
@@ -188,6 +200,32 @@ class _OpsLog:
         self._states = {0: self._states[0], number: state_of(info)}
         return self._states[number]
 
+    def is_cleared(self, number: int) -> bool:
+        """Whether the state after this update was put aside, and its copy cleared away since."""
+        name = self.updates[number].backup_path
+        return name is not None and self.state(number) is None
+
+    def check_newest(self) -> None:
+        """`FormatError` when `repo` is older than a copy of it: somebody put an old one back."""
+        newest = self._info.latest_updates[0].updated_at if self._info.latest_updates else 0
+        name = self._backups.newest
+        if name is None or _made_at(name) <= newest // 1000:
+            return
+        path = backup_object(name)
+        try:
+            copied = read_repo(self._storage, path).latest_updates
+        except (FormatError, ObjectNotFoundError):
+            return  # nobody needs it yet
+        # Others may have gone on since `repo` was read.
+        now = read_repo(self._storage).latest_updates
+        if copied and now and copied[0].updated_at > now[0].updated_at:
+            raise FormatError(
+                f"it is older than its own copy {path}: what was committed since would go",
+                path=REPO_PATH,
+                hint="put the newest copy back; or, when this state is meant to stay, make it the "
+                "newest with any change, such as a tag",
+            )
+
     def oldest_state(self) -> State:
         for number in range(len(self.updates) - 1, 0, -1):
             state = self.state(number)
@@ -199,8 +237,43 @@ class _OpsLog:
         if path in self._known_missing:
             self.has_excused_gap = True
             return
+        name = path.removeprefix(f"{BACKUPS}/")
+        if isinstance(error, ObjectNotFoundError) and self._backups.is_cleared(name):
+            return
         raise FormatError(
             f"this backup is needed to tell why snapshots are unreachable: {error.message}",
             path=path,
             hint="restore it; or, when its loss is understood, name it with --known-missing",
         )
+
+
+class _Backups:
+    """The copies of `repo` that are there, listed when they are first asked for."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._times: dict[str, int] | None = None
+
+    def _listed(self) -> dict[str, int]:
+        if self._times is None:
+            listed = self._storage.list(BACKUPS, with_info=False)
+            names = (info.path.removeprefix(f"{BACKUPS}/") for info in listed)
+            self._times = {name: _made_at(name) for name in names if NAME.fullmatch(name)}
+        return self._times
+
+    @property
+    def newest(self) -> str | None:
+        times = self._listed()
+        return max(times, key=times.__getitem__, default=None)
+
+    def is_cleared(self, name: str) -> bool:
+        """Whether it is gone, and every other one as old: by age, that is, and not by damage."""
+        times = self._listed()
+        if name in times or not times or not NAME.fullmatch(name):
+            return False
+        return _made_at(name) < min(times.values())
+
+
+def _made_at(name: str) -> int:
+    """When the copy was made: its name counts milliseconds backward from the year 3000."""
+    return YEAR_3000_MILLISECONDS - int(name.split(".")[1])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 
 from icectl.errors import RefusedError, UnsupportedError, UsageError
+from icectl.ops.gc.backups import BackupPlan
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.plan import GcPlan
 from icectl.records import dataclass
@@ -69,18 +70,24 @@ def check_backups_cutoff(storage: Storage, backups_older_than: int, cutoff: int)
         )
 
 
-def check_max_delete(plan: GcPlan, only: Set[ObjectKind], limit: MaxDelete | None) -> None:
+def check_max_delete(
+    plan: GcPlan, only: Set[ObjectKind], backups: BackupPlan | None, limit: MaxDelete | None
+) -> None:
     if limit is None:
         return
     count = sum(len(garbage) for kind, garbage in plan.garbage.items() if kind in only)
+    listed = plan.num_listed
+    if backups is not None:
+        count += len(backups.garbage)
+        listed += len(backups.garbage) + backups.kept
     if limit.count is not None:
         allowed, shown = limit.count, f"{limit.count:,}"
     else:
         percent = limit.percent or 0
-        allowed = int(plan.num_listed * percent / 100)
-        shown = f"{percent:g}% of {plan.num_listed:,}"
+        allowed = int(listed * percent / 100)
+        shown = f"{percent:g}% of {listed:,}"
     if count > allowed:
         raise RefusedError(
             f"{count:,} objects would be deleted, and --max-delete allows {shown}",
-            hint="look at the plan with --dry-run; nothing was changed",
+            hint="nothing was changed; --dry-run without --max-delete shows the plan",
         )

@@ -112,17 +112,6 @@ def sort_order(columns: IdSet) -> NDArray[np.intp]:
     return order
 
 
-def has_repeats(columns: IdSet) -> bool:
-    """Whether an id stands in the columns more than once."""
-    if len(columns) <= FEW_IDS:  # one array operation costs more than all of this
-        pairs = zip(columns.high.tolist(), columns.low.tolist(), strict=True)
-        return len(set(pairs)) < len(columns)
-    high = np.sort(columns.high)
-    if not (high[1:] == high[:-1]).any():
-        return False
-    return bool(find_repeats(columns[sort_order(columns)]).any())
-
-
 def find_repeats(columns: IdSet) -> NDArray[np.bool_]:
     """For each row but the first of sorted columns, whether it equals the one before."""
     same: NDArray[np.bool_] = columns.high[1:] == columns.high[:-1]

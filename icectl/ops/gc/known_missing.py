@@ -58,6 +58,8 @@ def _object(line: str) -> str | None:
         document = json.loads(line)
     except (ValueError, RecursionError):
         return line
+    if document.get("severity") == "info":
+        return None  # such as garbage, which is there
     name = document.get("object")
     return name if isinstance(name, str) else line
 

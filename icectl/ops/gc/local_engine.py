@@ -112,9 +112,10 @@ def _check_chunks_present(
     for manifest in marked:
         assert manifest.end is not None
         rows = chunks.ids.find(manifest.ids)
-        short = (rows >= 0) & (chunks.size[rows] < manifest.end)
-        if short.any():
-            row = int(np.argmax(short))
-            path = chunks.kind.path(manifest.ids[np.array([row])].to_names()[0])
+        there = rows >= 0
+        size, end = chunks.size[rows[there]], manifest.end[there]
+        short = np.flatnonzero(size < end)
+        for row, name in zip(short, manifest.ids[there][short].to_names(), strict=True):
+            path = chunks.kind.path(name)
             if path not in known_missing:
-                raise short_error(path, int(chunks.size[rows[row]]), int(manifest.end[row]))
+                raise short_error(path, int(size[row]), int(end[row]))

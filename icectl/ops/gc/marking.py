@@ -13,12 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from icectl.errors import FormatError, UnsupportedError
-from icectl.format.manifest import decode_manifest, decode_native_refs
+from icectl.format.manifest import decode_native_refs
 from icectl.format.snapshot import decode_snapshot
-from icectl.model.ids import INITIAL_SNAPSHOT_ID, ChunkId, ManifestId, SnapshotId
-from icectl.model.manifest import RefKind
+from icectl.model.ids import INITIAL_SNAPSHOT_ID, ManifestId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, ManifestFileInfo, Snapshot, UnknownNodeData
-from icectl.ops.gc.id_sets import IdSet, has_repeats, id_columns
+from icectl.ops.gc.id_sets import IdSet, id_columns
 from icectl.ops.gc.objects import ObjectKind
 from icectl.records import dataclass
 
@@ -60,28 +59,11 @@ def mark_manifest(data: bytes, claim: ManifestClaim, *, with_ends: bool = True) 
                 f"the file has {refs.num_chunk_refs} chunk references, "
                 f"its snapshots say {claim.num_chunk_refs}"
             )
-        columns = id_columns(refs.chunk_id)
-        if has_repeats(columns):
-            _check_ranges_differ(data)
     except FormatError as error:
         raise error.at(claim.path) from None
     except UnsupportedError as error:
         raise _unsupported_at(claim.path, error) from None
-    return MarkedManifest(columns, refs.end)
-
-
-def _check_ranges_differ(data: bytes) -> None:
-    """Chunks may share a file, but not their bytes: a reference that became its neighbour does."""
-    for array in decode_manifest(data).arrays:
-        native = array.refs.kind == RefKind.NATIVE
-        rows = zip(
-            map(bytes, array.refs.chunk_id[native]), array.refs.offset[native].tolist(), strict=True
-        )
-        seen: set[tuple[bytes, int]] = set()
-        for chunk_id, offset in rows:
-            if (chunk_id, offset) in seen:
-                raise FormatError(f"two references name the same bytes of {ChunkId(chunk_id)}")
-            seen.add((chunk_id, offset))
+    return MarkedManifest(id_columns(refs.chunk_id), refs.end)
 
 
 def mark_snapshot(data: bytes, snapshot_id: SnapshotId) -> Snapshot:

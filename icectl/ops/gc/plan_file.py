@@ -15,12 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from icectl.errors import IcectlError, UsageError
+from icectl.errors import IcectlError, RefusedError, UsageError
 from icectl.model.ids import SnapshotId
 from icectl.ops.gc.id_sets import BLOCK, IdSet, decode_names, union
 from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.plan import GcPlan
+from icectl.ops.gc.spare import spare_snapshots, with_garbage
+from icectl.ops.gc.watch import Watch
 from icectl.records import dataclass, replace
+from icectl.repository.reparent import drop_snapshots
 
 VERSION = 1
 PARQUET = ".parquet"
@@ -36,22 +39,30 @@ _REASONS = {
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SavedPlan:
+    location: str
     cutoff: int
     ids: dict[ObjectKind, IdSet]
 
-    def restrict(self, plan: GcPlan) -> GcPlan:
-        """The part of `plan` that this plan names, too."""
-        garbage = {kind: found.within(self.ids[kind]) for kind, found in plan.garbage.items()}
-        snapshots = {SnapshotId(id_) for id_ in self.ids[ObjectKind.SNAPSHOT].to_bytes()}
-        return replace(
-            plan,
-            garbage=garbage,
-            kept={
-                kind: plan.kept[kind] + len(found) - len(garbage[kind])
-                for kind, found in plan.garbage.items()
-            },
-            kept_snapshots=plan.kept_snapshots | (plan.dropped_snapshots - snapshots),
-            dropped_snapshots=plan.dropped_snapshots & snapshots,
+    def restrict(self, plan: GcPlan, watch: Watch) -> GcPlan:
+        """The part of `plan` that this plan names, too.
+
+        A snapshot that it does not name stays in `repo`, and with it all that it needs.
+        """
+        location = plan.repository.storage.location
+        if location != self.location:
+            raise RefusedError(
+                f"the plan was made for {self.location}, and this is {location}",
+                hint="make a plan of this repository with --dry-run --plan FILE",
+            )
+        named = {SnapshotId(id_) for id_ in self.ids[ObjectKind.SNAPSHOT].to_bytes()}
+        spared = plan.dropped_snapshots - named
+        plan = replace(plan, dropped_snapshots=plan.dropped_snapshots & named)
+        if spared and plan.repository.info is not None:
+            edited = drop_snapshots(plan.repository.info, plan.dropped_snapshots)
+            plan = spare_snapshots(plan, edited, spared, watch)
+            plan = replace(plan, kept_snapshots=plan.kept_snapshots | spared)
+        return with_garbage(
+            plan, {kind: found.within(self.ids[kind]) for kind, found in plan.garbage.items()}
         )
 
 
@@ -61,6 +72,8 @@ def check_plan_path(path: Path) -> None:
         _import_parquet()
     if not path.absolute().parent.is_dir():
         raise UsageError(f"the directory of the plan file {path} does not exist")
+    if path.is_dir():
+        raise UsageError(f"the plan file {path} is a directory", hint="name a file in it")
 
 
 def write_plan(plan: GcPlan, path: Path) -> None:
@@ -159,8 +172,9 @@ def _parse_line(line: bytes, number: int) -> dict[str, Any]:
 
 def _saved(header: dict[str, Any], rows: Iterable[tuple[Any, Any]]) -> SavedPlan:
     """The plan of these kinds and ids, which anybody may have edited."""
-    cutoff = header.get("cutoff")
-    if header.get("icectl_gc_plan") != VERSION or type(cutoff) is not int:
+    cutoff, location = header.get("cutoff"), header.get("location")
+    is_known = header.get("icectl_gc_plan") == VERSION
+    if not is_known or type(cutoff) is not int or not isinstance(location, str):
         raise ValueError("its first line is that of another version, or of another program")
     names: dict[str, list[str]] = {kind.value: [] for kind in ObjectKind}
     for kind, name in rows:
@@ -178,7 +192,7 @@ def _saved(header: dict[str, Any], rows: Iterable[tuple[Any, Any]]) -> SavedPlan
         if not good.all():
             raise ValueError(f"{found[int(np.argmin(good))]!r} is not an id")
         ids[ObjectKind(kind)] = union([columns])
-    return SavedPlan(cutoff, ids)
+    return SavedPlan(location, cutoff, ids)
 
 
 def _import_parquet() -> Any:

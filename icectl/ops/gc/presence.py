@@ -7,7 +7,7 @@ import numpy as np
 from icectl.errors import FormatError
 from icectl.ops.gc.id_sets import IdSet
 from icectl.ops.gc.listing import Listing, read_candidates
-from icectl.ops.gc.objects import Garbage
+from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.watch import Watch
 from icectl.storage.contract import Storage
 
@@ -28,10 +28,15 @@ def check_present(
 
 def missing_error(path: str, count: int, reason: str) -> FormatError:
     more = f" ({count - 1} more are missing)" if count > 1 else ""
+    # Without a manifest nobody knows what else is needed, so that its loss is never excused.
+    manifest = path.startswith(ObjectKind.MANIFEST.path(""))
     return FormatError(
         f"the file is missing, and {reason}{more}",
         path=path,
-        hint="a damaged reference looks so too: `icectl validate` tells more; what is lost "
+        hint="restore it; or reset the branches that reach it to a sound version, which "
+        "`icectl validate` tells"
+        if manifest
+        else "a damaged reference looks so too: `icectl validate` tells more; what is lost "
         "for good and understood can be named with --known-missing FILE",
     )
 

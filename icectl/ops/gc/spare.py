@@ -1,0 +1,63 @@
+"""A plan that spares more than it did: what snapshots need that are not to go after all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from icectl.model.ids import ManifestId, SnapshotId
+from icectl.model.repo import RepoInfo
+from icectl.ops.gc.id_sets import id_set
+from icectl.ops.gc.marking import ManifestClaim, merge_claims
+from icectl.ops.gc.objects import GarbageSet, ObjectKind
+from icectl.ops.gc.plan import GcPlan
+from icectl.ops.gc.snapshots import read_snapshots
+from icectl.ops.gc.watch import Watch
+from icectl.records import replace
+
+
+def spare_snapshots(
+    plan: GcPlan, info: RepoInfo, snapshots: Iterable[SnapshotId], watch: Watch
+) -> GcPlan:
+    """The plan without what these snapshots need in the state `info`."""
+    spared = frozenset(snapshots)
+    claims: dict[ManifestId, ManifestClaim] = {}
+    for snapshot in read_snapshots(plan.repository.storage, spared, watch):
+        merge_claims(claims, snapshot.all_manifest_files, snapshot.id)
+    logs = {id_ for one in info.snapshots for id_ in one.pruned_ancestor_tx_logs or ()}
+    return without(plan, spared, spared | logs, claims, watch)
+
+
+def without(
+    plan: GcPlan,
+    snapshots: Iterable[SnapshotId],
+    logs: Iterable[SnapshotId],
+    claims: Mapping[ManifestId, ManifestClaim],
+    watch: Watch,
+) -> GcPlan:
+    """The plan without these objects and the chunks of these manifests."""
+    manifests = id_set(claims)
+    unread = {
+        ManifestId(id_) for id_ in manifests[~plan.kept_manifests.contains(manifests)].to_bytes()
+    }
+    storage, garbage = plan.repository.storage, plan.garbage
+    needed_by = [claims[id_] for id_ in unread]
+    return with_garbage(
+        plan,
+        {
+            ObjectKind.SNAPSHOT: garbage[ObjectKind.SNAPSHOT].without(id_set(snapshots)),
+            ObjectKind.TRANSACTION_LOG: garbage[ObjectKind.TRANSACTION_LOG].without(id_set(logs)),
+            ObjectKind.MANIFEST: garbage[ObjectKind.MANIFEST].without(manifests),
+            ObjectKind.CHUNK: plan.engine.spare_chunks(
+                garbage[ObjectKind.CHUNK], storage, needed_by, watch
+            ),
+        },
+    )
+
+
+def with_garbage(plan: GcPlan, garbage: Mapping[ObjectKind, GarbageSet]) -> GcPlan:
+    """What is no longer garbage is kept."""
+    kept = {
+        kind: plan.kept[kind] + len(found) - len(garbage[kind])
+        for kind, found in plan.garbage.items()
+    }
+    return replace(plan, garbage=garbage, kept=kept)
