@@ -114,6 +114,9 @@ damage("ICE0010")(
     )
 )
 damage("ICE0011")(lambda p: p.repo(lambda raw: raw._replace(config=b"\xff\xff\xff")))
+damage("ICE0011", spec_version=1)(
+    lambda p: (p.where / "config.yaml").write_text("inline_chunk_threshold_bytes: [1, {\n")
+)
 damage("ICE0012")(lambda p: p.repo(lambda raw: raw._replace(status=RepoStatus(9, 1))))
 damage("ICE0013")(
     lambda p: p.repo(lambda raw: raw._replace(latest_updates=swapped(raw.latest_updates)))

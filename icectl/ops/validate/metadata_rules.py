@@ -68,9 +68,10 @@ FLAG_TWICE = Rule(
     "Clients do not agree what it means. Set the flag with `icectl flags set`.",
 )  # fmt: skip
 REPO_VALUE = Rule(
-    "ICE0011", "error", Level.REFS, "the configuration or metadata in the repo file is damaged",
+    "ICE0011", "error", Level.REFS, "the configuration or metadata of the repository is damaged",
     "The encoded value cannot be decoded, or a name occurs twice. Set it again with "
-    "`icectl config set` or `icectl metadata set`.",
+    "`icectl config set` or `icectl metadata set`. Before spec version 2 the configuration is the "
+    "file config.yaml: mend it, or delete it, and the defaults hold.",
 )  # fmt: skip
 STATUS_UNKNOWN = Rule(
     "ICE0012", "warning", Level.REFS, "the repo file says something that this icectl cannot know",

@@ -8,6 +8,7 @@ from icectl.errors import (
     RepositoryNotFoundError,
     StorageError,
 )
+from icectl.format.config import decode_config_yaml
 from icectl.format.envelope import Generation
 from icectl.format.refs import decode_ref
 from icectl.model.ids import SnapshotId
@@ -16,7 +17,7 @@ from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
 from icectl.repository.edits import DEFAULT_BRANCH
-from icectl.repository.layout import STANDARD
+from icectl.repository.layout import CONFIG_PATH, STANDARD
 from icectl.repository.open import open_repository, repository_at
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
 from icectl.repository.ref_files import read_ref_names
@@ -119,7 +120,18 @@ def _check_ref_files(storage: Storage, report: Report) -> Repository | None:
     else:
         repository, problems = _read_ref_files(storage)
     report.extend(problems)
+    _check_config_file(storage, report)
     return repository
+
+
+def _check_config_file(storage: Storage, report: Report) -> None:
+    """Without it the defaults hold; with a damaged one nobody opens the repository."""
+    try:
+        decode_config_yaml(storage.read(CONFIG_PATH))
+    except ObjectNotFoundError:
+        pass
+    except FormatError as error:
+        report.add(unreadable(rules.REPO_VALUE, CONFIG_PATH, error))
 
 
 def _read_ref_files(storage: Storage) -> tuple[Repository | None, list[Problem]]:
