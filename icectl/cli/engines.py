@@ -24,7 +24,6 @@ class SparkChoice(ExitStack):
         name: str,
     ) -> None:
         from icectl.spark.session import (
-            INSTALL_HINT,
             SUBMITTED,
             missing_for_spark,
             parse_spark_options,
@@ -41,7 +40,7 @@ class SparkChoice(ExitStack):
         )
         if self.is_asked_for:
             if missing is not None:
-                raise UnsupportedError(f"Spark cannot be used: {missing}", hint=INSTALL_HINT)
+                raise UnsupportedError(f"Spark cannot be used: {missing.what}", hint=missing.hint)
             self._least_refs = 0
         elif engine == "auto" and missing is None:
             self._least_refs = ROWS_FOR_SPARK

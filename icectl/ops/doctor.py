@@ -9,7 +9,6 @@ from __future__ import annotations
 import importlib
 import platform
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -19,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 
 from icectl.errors import IcectlError, RefusedError, RepositoryNotFoundError
+from icectl.ops.java import find_java, why_no_java
 from icectl.records import dataclass
 from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
@@ -106,14 +106,11 @@ def check_library(name: str) -> Check:
 
 
 def check_java(environ: Mapping[str, str]) -> Check:
-    home = environ.get("JAVA_HOME")
-    candidate = Path(home, "bin", "java") if home else None
-    found = (
-        str(candidate)
-        if candidate and candidate.exists()
-        else shutil.which("java", path=environ.get("PATH"))
-    )
+    found = find_java(environ)
     if found is None:
+        if environ.get("JAVA_HOME"):
+            hint = "only Spark needs it; unset JAVA_HOME, or let it name a Java"
+            return Check("java", "warning", why_no_java(environ), hint)
         return Check("java", "absent", "not found", "only Spark needs it")
     try:
         done = subprocess.run(

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 
 from icectl import errors
 from icectl.errors import IcectlError, UsageError
+from icectl.ops.tables.names import tables_hint
 
 _OURS = re.compile(r"^(?:.*\s)?icectl\.errors\.(\w+): (.+)$", re.MULTILINE)
 
@@ -32,7 +33,8 @@ def told_in_words() -> Iterator[None]:
             raise ours from error
         lines = str(error).strip().splitlines() or [type(error).__name__]
         if isinstance(error, AnalysisException | ParseException):
-            raise UsageError(lines[0]) from error
+            unknown = error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
+            raise UsageError(lines[0], hint=tables_hint() if unknown else None) from error
         raise IcectlError(f"Spark failed: {lines[0]}") from error
 
 

@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import Any
 
 from icectl.errors import IcectlError, UnsupportedError, UsageError
+from icectl.ops.java import find_java, why_no_java
 from icectl.records import dataclass, field
 from icectl.spark import register
 
-INSTALL_HINT = "pip install 'icectl[spark]' installs PySpark; it needs Java 17 or newer"
+PYSPARK_HINT = "pip install 'icectl[spark]' installs PySpark; it needs Java 17 or newer"
+JAVA_HINT = "install Java 17 or newer, and let JAVA_HOME name it or be unset"
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, whose own options then stand."""
 QUIET_LOG = Path(__file__).with_name("log4j2.properties")
@@ -52,20 +54,22 @@ def parse_spark_options(
     return SparkOptions(master, remote, pairs)
 
 
-def missing_for_spark(options: SparkOptions, environ: Mapping[str, str]) -> str | None:
-    """What a session would need and is not here, as a sentence; None when all is there."""
+@dataclass(frozen=True, slots=True)
+class Missing:
+    what: str
+    """As a sentence."""
+    hint: str
+
+
+def missing_for_spark(options: SparkOptions, environ: Mapping[str, str]) -> Missing | None:
+    """What a session would need and is not here; None when all is there."""
     for module in ("pyspark", "pyarrow"):
         if find_spec(module) is None:
-            return f"{module} is not installed"
-    if options.remote:
+            return Missing(f"{module} is not installed", PYSPARK_HINT)
+    # Elsewhere, or started already.
+    if options.remote or SUBMITTED in environ or find_java(environ) is not None:
         return None
-    from shutil import which
-
-    java_home = environ.get("JAVA_HOME")
-    java = Path(java_home, "bin", "java") if java_home else None
-    if not (java and java.exists()) and which("java", path=environ.get("PATH")) is None:
-        return "Java is not installed"
-    return None
+    return Missing(why_no_java(environ), JAVA_HINT)
 
 
 @contextmanager
@@ -78,7 +82,7 @@ def spark_session(
     """
     missing = missing_for_spark(options, environ)
     if missing is not None:
-        raise UnsupportedError(f"Spark cannot be used: {missing}", hint=INSTALL_HINT)
+        raise UnsupportedError(f"Spark cannot be used: {missing.what}", hint=missing.hint)
     from pyspark.sql import SparkSession
 
     # It doubts the newest pandas in front of every user, who cannot act on it.
@@ -118,11 +122,16 @@ def _builder(options: SparkOptions, name: str, *, submitted: bool) -> Any:
 
 
 def _start(builder: Any) -> Any:
-    try:
-        return builder.getOrCreate()
-    except Exception as error:
-        reason = str(error).strip().splitlines() or [type(error).__name__]
-        raise IcectlError(
-            f"Spark did not start: {reason[0]}",
-            hint="check --spark-master or --spark-remote, and `java -version`",
-        ) from error
+    from icectl.spark.java_stderr import JavaStderr
+
+    with JavaStderr() as java:
+        try:
+            return builder.getOrCreate()
+        except Exception as error:
+            reason = java.take_reason() if "JAVA_GATEWAY_EXITED" in str(error) else None
+            told = str(error).strip().splitlines() or [type(error).__name__]
+            raise IcectlError(
+                f"Spark did not start: {reason or told[0]}",
+                hint="check --spark-master, --spark-remote and --spark-conf, and that the Java of "
+                "JAVA_HOME or else of PATH is 17 or newer",
+            ) from error

@@ -5,15 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from typing import Any
 
 from icectl.errors import UsageError
+from icectl.ops.tables.names import tables_hint
 from icectl.ops.tables.schemas import INTEGERS, SCHEMAS, TEXTS, TIME
 from icectl.ops.tables.scope import Scope
 from icectl.records import dataclass, field
 from icectl.spark.datasource import STORAGE_PREFIX
 
 SPARK_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
+QUERIES = ("select", "with", "values", "table", "from", "describe", "desc", "show", "explain")
+_TEXTS_AND_COMMENTS = re.compile(
+    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/""", re.DOTALL
+)
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -88,6 +94,24 @@ def run_query(
         )
     types = [{"name": name, "type": type_} for name, type_ in result.dtypes]
     return (result if limit is None else result.limit(limit)).toArrow(), types
+
+
+def check_query(query: str) -> None:
+    """`UsageError` for what only changes something: the tables are views, and it would be lost."""
+    words = re.findall(r"\w+", _TEXTS_AND_COMMENTS.sub(" ", query).lower())
+    if not words:
+        raise UsageError("the query is empty", hint=tables_hint())
+    if words[0] not in QUERIES:
+        raise UsageError(
+            f"icectl sql takes queries, and none begins with {words[0]}",
+            hint=f"queries begin with {', '.join(QUERIES)}",
+        )
+    # WITH and FROM can introduce it.
+    if any(pair in (("insert", "into"), ("insert", "overwrite")) for pair in pairwise(words)):
+        raise UsageError(
+            "icectl sql takes queries, and does not insert",
+            hint="`icectl export` writes tables to files",
+        )
 
 
 def plan_views(query: str) -> dict[str, tuple[str, ...]]:

@@ -180,6 +180,16 @@ def test_no_java_is_no_failure(tmp_path: Path) -> None:
     assert check_java({"PATH": str(tmp_path)}).state == "warning"
 
 
+def test_java_home_that_has_no_java(icectl: Icectl) -> None:
+    """Spark takes it whenever it is set, also where PATH has a Java."""
+    done = icectl("doctor", "--json", JAVA_HOME="/nope")
+    assert done.returncode == 0
+    found = checks(done.stdout)
+    sentence = "JAVA_HOME is /nope, and there is no Java in it"
+    assert (found["java"]["state"], found["java"]["detail"]) == ("warning", sentence)
+    assert (found["spark"]["state"], found["spark"]["detail"]) == ("absent", sentence)
+
+
 def test_credentials_by_name_only(tmp_path: Path) -> None:
     (tmp_path / ".aws").mkdir()
     (tmp_path / ".aws" / "credentials").write_text("[default]\naws_secret_access_key = hunter2\n")

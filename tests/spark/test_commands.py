@@ -16,7 +16,7 @@ import pytest
 
 from icectl.cli.main import run
 from icectl.ops.tables.schemas import SCHEMAS
-from icectl.spark.tables import plan_views
+from icectl.spark.tables import check_query, plan_views
 from tests.cli.conftest import Outcome
 from tests.spark import MARKS
 from tests.tables.expected import comparable
@@ -70,7 +70,13 @@ def test_versions_of_a_query(icectl: Callable[..., Outcome], zoo: Path) -> None:
 @pytest.mark.parametrize(
     ("query", "arguments", "code", "message"),
     [
-        ("selec path from nodes", (), 2, "PARSE_SYNTAX_ERROR"),
+        ("select (path from nodes", (), 2, "PARSE_SYNTAX_ERROR"),
+        ("", (), 2, "the query is empty"),
+        ("/* later */", (), 2, "the query is empty"),
+        ("selec path from nodes", (), 2, "none begins with selec"),
+        ("drop table refs", (), 2, "none begins with drop"),
+        ("/* a query? */ create table x as select 1", (), 2, "none begins with create"),
+        ("with x as (select 1) insert overwrite directory 'x' select 1", (), 2, "does not insert"),
         ("select nothing from nodes", (), 2, "UNRESOLVED_COLUMN"),
         ("select path from nodez", (), 2, "nodez"),
         ("select path, path from nodes", (), 2, "two columns of the result are named path"),
@@ -91,6 +97,25 @@ def test_mistakes(
     outcome = icectl("sql", query, "-r", zoo, "--json", *arguments)
     assert outcome.code == code
     assert message in outcome.error["message"]
+    if query == "" or "nodez" in query:
+        assert outcome.error["hint"].startswith("the tables are refs, snapshots, ")
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "SELECT 1",
+        "(select 1) union (select 2)",
+        "-- a question\nwith x as (select 1) select * from x",
+        "select 'insert into' as text from refs",
+        "from refs |> select name",
+        "table refs",
+        "describe refs",
+        "explain select 1",
+    ],
+)
+def test_what_is_a_query(query: str) -> None:
+    check_query(query)
 
 
 def test_damage_in_an_executor_keeps_its_exit_code(
@@ -170,6 +195,32 @@ def test_views_have_what_a_query_names() -> None:
     assert plan_views("table refs")["refs"] == everything
 
 
+def test_java_that_starts_writes_nothing_of_its_own(zoo: Path) -> None:
+    """Not even its warning of incubator modules: an error is one JSON object."""
+
+    def call(query: str, *arguments: str) -> Outcome:
+        words = ["sql", query, "-r", str(zoo), "--json", *arguments]
+        done = subprocess.run(
+            [sys.executable, "-m", "icectl.cli.main", *words],
+            env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        return Outcome(done.returncode, done.stdout, done.stderr)
+
+    outcome = call("select 1 as one")
+    assert (outcome.code, outcome.document["rows"], outcome.err) == (0, [{"one": 1}], "")
+    outcome = call("select foo from refs")
+    assert outcome.code == 2
+    assert "UNRESOLVED_COLUMN" in outcome.error["message"]
+    outcome = call("select 1", "--spark-conf", "spark.driver.memory=much")
+    assert outcome.code == 1
+    assert outcome.error["message"].startswith("Spark did not start: Invalid maximum heap size")
+    outcome = call("select 1", "--spark-master", "nobody://host")
+    assert outcome.error["message"].startswith("Spark did not start: Master must ")
+
+
 def test_without_java(zoo: Path, tmp_path: Path) -> None:
     def call(*arguments: object, **variables: str) -> Outcome:
         done = subprocess.run(
@@ -184,7 +235,11 @@ def test_without_java(zoo: Path, tmp_path: Path) -> None:
     outcome = call("sql", "select 1", "-r", zoo)
     assert outcome.code == 15
     assert outcome.error["message"] == "icectl sql runs on Spark, and Java is not installed"
-    assert "icectl[spark]" in outcome.error["hint"]
+    assert outcome.error["hint"].startswith("install Java 17 or newer")
+    # Spark would take it, though there may be a Java in PATH.
+    outcome = call("sql", "select 1", "-r", zoo, PATH=os.environ["PATH"], JAVA_HOME="/nope")
+    assert outcome.code == 15
+    assert outcome.error["message"].endswith("JAVA_HOME is /nope, and there is no Java in it")
     outcome = call("export", "refs", "-r", zoo, "--to", tmp_path / "x", "--engine", "spark")
     assert (outcome.code, outcome.error["kind"]) == (15, "unsupported")
     # Without Java the local engine still works.

@@ -312,7 +312,7 @@ def test_choice_of_the_engine(
         assert chosen() == "local"
         assert run([*words, "--engine", "spark"], os.environ) == 15
         err = capsys.readouterr().err
-        assert "Java is not installed" in err and "icectl[spark]" in err
+        assert "Java is not installed" in err and "Java 17 or newer" in err
 
 
 def test_a_commit_between_plan_and_deletes(

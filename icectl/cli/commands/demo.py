@@ -121,7 +121,8 @@ class Tour:
     def run(self) -> None:
         from icectl.spark.session import SparkOptions, missing_for_spark
 
-        self.left_out = missing_for_spark(SparkOptions(), self.context.environ)
+        missing = missing_for_spark(SparkOptions(), self.context.environ)
+        self.left_out = None if missing is None else missing.what
         copy = self.repository.with_name(f"{self.repository.name}-for-spark")
         self._say(f"$ export ICECTL_REPO={shlex.quote(str(self.repository))}", "")
         for meaning, line in TOUR:

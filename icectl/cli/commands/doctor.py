@@ -61,7 +61,10 @@ def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
     environ = context.environ
     yield from check_installation(environ)
     missing = missing_for_spark(SparkOptions(), environ)
-    yield Check("spark", "absent" if missing else "ok", missing or "a local session can be started")
+    if missing is None:
+        yield Check("spark", "ok", "a local session can be started")
+    else:
+        yield Check("spark", "absent", missing.what, missing.hint)
     yield _check_config(context)
     yield from check_credentials(environ, Path(environ.get("HOME") or "~").expanduser())
     try:

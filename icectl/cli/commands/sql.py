@@ -67,7 +67,6 @@ def sql(
     The query runs on Spark: pip install 'icectl[spark]', and Java 17 or newer.
     """
     from icectl.spark.session import (
-        INSTALL_HINT,
         missing_for_spark,
         parse_spark_options,
         spark_session,
@@ -76,14 +75,14 @@ def sql(
     options = parse_spark_options(spark_master, spark_remote, spark_conf)
     missing = missing_for_spark(options, os.environ)
     if missing is not None:
-        raise UnsupportedError(f"icectl sql runs on Spark, and {missing}", hint=INSTALL_HINT)
+        raise UnsupportedError(f"icectl sql runs on Spark, and {missing.what}", hint=missing.hint)
+    from icectl.spark.failures import told_in_words
+    from icectl.spark.tables import RepositorySource, check_query, run_query
+
     # Before Java starts: most mistakes are found here.
+    check_query(query)
     repository = context.open_repository()
     scope = resolve_scope(context, repository, ref, all_snapshots, as_of)
-
-    from icectl.spark.failures import told_in_words
-    from icectl.spark.tables import RepositorySource, run_query
-
     source = RepositorySource(repository.storage.location, context.location.storage_options, scope)
     with spark_session(options, os.environ) as spark, told_in_words():
         result, columns = run_query(spark, source, query, number)
