@@ -75,6 +75,8 @@ def test_guards(gc: Any, repository: Path) -> None:
         (("--older-than", "7d", "--yes", "--max-delete", "1%"), 16, "--max-delete allows 1%"),
         (("--older-than", "7d", "--yes", "--max-delete", "x"), 2, "--max-delete"),
         (("--older-than", "7d", "--only", "socks"), 2, "socks"),
+        (("--older-than", "7d", "--only", "chunks", "--only", "snapshots,socks"), 2, "socks"),
+        (("--older-than", "7d", "--only", ""), 2, "--only does not know the kind ''"),
         (
             (
                 "--older-than",
@@ -117,7 +119,7 @@ def test_status_must_be_online(gc: Any, repository: Path) -> None:
 
 def test_only(gc: Any, repository: Path) -> None:
     before, data = files(repository), live(repository)
-    code, out, _ = gc("--older-than", "7d", "--yes", "--only", "chunks,manifests", "--json")
+    code, out, _ = gc(*"--older-than 7d --yes --only chunks --only manifests --json".split())
     assert code == 0
     gone = before - files(repository)
     assert {path.split("/")[0] for path in gone} == {"chunks", "manifests"}

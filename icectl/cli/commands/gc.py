@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -57,13 +58,13 @@ def collect(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     only: Annotated[
-        str | None,
+        list[str],
         Option(
             "--only",
             metavar="KINDS",
-            help=f"Delete only these kinds, with commas between: {', '.join(KINDS)}.",
+            help=f"Delete only these kinds, with commas between: {', '.join(KINDS)}. Repeatable.",
         ),
-    ] = None,
+    ] = (),  # type: ignore[assignment]
     plan: Annotated[
         str | None,
         Option(
@@ -265,13 +266,13 @@ def _cutoff(older_than: str | None, saved: SavedPlan | None, now: int) -> int:
     raise UsageError("gc needs --older-than", hint="icectl gc --older-than 7d --dry-run")
 
 
-def _parse_kinds(text: str | None) -> frozenset[ObjectKind]:
+def _parse_kinds(texts: Sequence[str]) -> frozenset[ObjectKind]:
     from icectl.ops.gc.objects import ObjectKind
 
-    if text is None:
+    if not texts:
         return frozenset(ObjectKind)
     by_name = {kind.plural: kind for kind in ObjectKind}
-    names = [name.strip().replace("-", "_") for name in text.split(",")]
+    names = [name.strip().replace("-", "_") for name in ",".join(texts).split(",")]
     for name in names:
         if name not in by_name:
             raise UsageError(
