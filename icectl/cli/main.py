@@ -43,10 +43,14 @@ def main() -> NoReturn:
 
 
 def _replace_closed_streams() -> None:
-    """Python has None for a stream that was closed by the caller, as some daemons do."""
+    """Python has None for a stream that was closed by the caller, as some daemons do.
+
+    What is written to a closed stdout is lost, and that is told: its replacement refuses it.
+    """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: PTH123, SIM115
+            access = os.O_WRONLY if name == "stderr" else os.O_RDONLY
+            setattr(sys, name, open(os.open(os.devnull, access), mode))  # noqa: PTH123, SIM115
 
 
 def run(arguments: list[str], environ: Mapping[str, str]) -> int:
@@ -116,8 +120,11 @@ def _invoke(invocation: Invocation, environ: Mapping[str, str]) -> int:
         with context.output:
             return invocation.function.body(context, **invocation.arguments) or exit_codes.DONE
     except (RefNotFoundError, RepositoryNotFoundError) as error:
-        for value in filter(is_repository_directory, invocation.words()):
-            call = f"icectl {invocation.command.name} -r {value}"
+        import shlex
+
+        places = invocation.words() if invocation.function.repository else ()
+        for value in filter(is_repository_directory, places):
+            call = f"icectl {invocation.command.name} -r {shlex.quote(value)}"
             error.hint = f"{value} is a directory with a repository: {call}"
         raise
     except (FormatError, ObjectNotFoundError) as error:
@@ -159,7 +166,13 @@ def _no_such_command(arguments: list[str]) -> UsageError:
 
 
 def _write(lines: Iterable[str], stream: TextIO) -> int:
-    stream.write("".join(f"{line}\n" for line in lines))
+    try:
+        stream.write("".join(f"{line}\n" for line in lines))
+        stream.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise IcectlError(f"the output cannot be written: {error.strerror}") from error
     return exit_codes.DONE
 
 

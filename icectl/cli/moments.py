@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 
 from icectl.errors import UsageError
 
@@ -35,3 +35,13 @@ def parse_moment(text: str, now: int) -> int:
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(microseconds=1)
+
+
+def parse_last_moment(text: str, now: int) -> int:
+    """The same, where a date is the whole day: the last moment of it."""
+    moment = parse_moment(text, now)
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return moment
+    return moment + _SECONDS["d"] * 1_000_000 - 1

@@ -120,7 +120,12 @@ SinceOption = Annotated[
     str | None, Option("--since", metavar="TIME", help=f"Not older than this. {_MOMENT_HELP}")
 ]
 UntilOption = Annotated[
-    str | None, Option("--until", metavar="TIME", help=f"Not newer than this. {_MOMENT_HELP}")
+    str | None,
+    Option(
+        "--until",
+        metavar="TIME",
+        help=f"Not newer than this. {_MOMENT_HELP} A date includes its day.",
+    ),
 ]
 ExpectOption = Annotated[
     str | None,

@@ -86,7 +86,7 @@ def parse(command: Command, words: list[str]) -> Invocation | None:
         if found is None:
             return None
         values = found
-    _refuse_locations(command, parameters, values)
+    _refuse_locations(loaded, parameters, values)
     names = {field.name for field in fields(CommonOptions)}
     common = {name: values.pop(name) for name in names & values.keys()}
     common["storage_option"] = tuple(common.get("storage_option", ()))
@@ -97,10 +97,14 @@ def parse_with_typer(
     loaded: LoadedCommand, parameters: list[Parameter], words: list[str]
 ) -> dict[str, Any] | None:
     """The same by typer: it prints the help, and words the usage errors."""
+    import contextlib
     import inspect
+    import io
 
     import typer
     from typer.main import get_command
+
+    from icectl.cli.terminal import Output
 
     def collect(**values: Any) -> dict[str, Any]:
         return values
@@ -126,16 +130,22 @@ def parse_with_typer(
     )(collect)
     program = f"icectl {loaded.command.name}"
     usage_error: Any = typer.BadParameter.__base__
+    page = io.StringIO()
     try:
-        result = get_command(app).main(words, prog_name=program, standalone_mode=False)
+        # Help is printed below: what typer makes of a closed pipe is an exit code of its own.
+        with contextlib.redirect_stdout(page):
+            result = get_command(app).main(words, prog_name=program, standalone_mode=False)
     except usage_error as error:
         message = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
         raise UsageError(message, hint=f"{program} --help lists what it takes") from None
-    return result if isinstance(result, dict) else None
+    if isinstance(result, dict):
+        return result
+    Output({}).write(page.getvalue().splitlines())
+    return None
 
 
 def _refuse_locations(
-    command: Command, parameters: list[Parameter], values: Mapping[str, Any]
+    loaded: LoadedCommand, parameters: list[Parameter], values: Mapping[str, Any]
 ) -> None:
     """`icectl log ./repo` is what everybody types first: lead to the right call."""
     for parameter in parameters:
@@ -143,9 +153,16 @@ def _refuse_locations(
         if not named or parameter.declaration.metavar not in NAMES_OF_REFS:
             continue
         for value in filter(looks_like_location, texts(values[parameter.name])):
-            hint = f"icectl {command.name} -r {value}"
-            if value.startswith("/") and any(p.declaration.metavar == "PATH" for p in parameters):
-                hint += f", or for a node: icectl {command.name} main {value}"
+            import shlex
+
+            call = f"icectl {loaded.command.name}"
+            hint = f"{call} -r {shlex.quote(value)}"
+            if not loaded.function.repository:
+                arguments = [p.declaration for p in parameters]
+                order = [one.metavar for one in arguments if isinstance(one, Argument)]
+                hint = f"the order is {call} {' '.join(order)}"
+            elif value.startswith("/") and any(p.declaration.metavar == "PATH" for p in parameters):
+                hint += f", or for a node: {call} main {shlex.quote(value)}"
             raise UsageError(
                 f"{value} is a location, and a {parameter.declaration.metavar} stands here",
                 hint=hint,

@@ -6,7 +6,7 @@ import difflib
 import json
 from collections.abc import Iterable
 
-from icectl.errors import RefNotFoundError
+from icectl.errors import IcectlError, RefNotFoundError
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, GroupNodeData, NodeSnapshot, path_sort_key
 from icectl.records import dataclass
@@ -61,6 +61,13 @@ def list_nodes(
     return NodeListing(snapshot_id, root, tuple(map(describe_node, nodes)))
 
 
+def is_node(repository: Repository, ref: str, path: str) -> bool:
+    try:
+        return bool(list_nodes(repository, ref, path, depth=0).nodes)
+    except IcectlError:
+        return False
+
+
 def normalize_path(path: str) -> str:
     """`group/array/` as `/group/array`, which is how snapshots have it."""
     return "/" + "/".join(name for name in path.split("/") if name)
@@ -73,7 +80,7 @@ def is_within(path: str | None, root: str) -> bool:
 
 def near_paths_hint(path: str, known: Iterable[str]) -> str:
     """The paths that look like `path`, or have its last name."""
-    known = list(known)
+    known = [other for other in known if other != "/"]
     name = path.rsplit("/", 1)[1]
     near = [other for other in known if name and other.endswith(f"/{name}")][:3]
     near = near or difflib.get_close_matches(path, known, n=3, cutoff=0.6)

@@ -7,6 +7,7 @@ each may be followed by `~N` for the Nth ancestor.
 from __future__ import annotations
 
 import re
+import sys
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -25,7 +26,7 @@ DEFAULT_REF = f"branch:{DEFAULT_BRANCH}"
 SHORTEST_PREFIX = 4
 LONGEST_ID = 26
 SHOWN_CANDIDATES = 5
-_ANCESTOR = re.compile(r"(?P<base>.+)~(?P<count>[0-9]{0,15})", re.DOTALL)
+_ANCESTOR = re.compile(r"(?P<base>.+)~(?P<count>[0-9]{0,4000})", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,8 @@ def resolve_ref(repository: Repository, text: str) -> ResolvedRef:
         count += int(match["count"] or 1)
     if base == text:
         return found
-    ancestor = next(islice(repository.ancestry(found.snapshot_id), count, None), None)
+    older = islice(repository.ancestry(found.snapshot_id), min(count, sys.maxsize), None)
+    ancestor = next(older, None)
     if ancestor is None:
         raise RefNotFoundError(
             f"{base} has fewer than {count} ancestors", hint=f"`icectl log {base}` lists them"
@@ -88,17 +90,27 @@ def _resolve_prefix(repository: Repository, prefix: str) -> ResolvedRef | None:
 
 
 def _not_found(repository: Repository, text: str) -> RefNotFoundError | UsageError:
+    import shlex
+
     if "://" in text or text.startswith(("./", "../", "/", "~/")) or _is_directory(text):
         return UsageError(
             f"{text} is a location, and a branch, tag or snapshot id is expected here",
-            hint=f"name the repository with -r: `icectl log -r {text}`",
+            hint=f"name the repository with -r {shlex.quote(text)}",
         )
     kind, colon, name = text.partition(":")
     if colon and kind in ("branch", "tag"):
         known = repository.branches() if kind == "branch" else repository.tags()
-        return RefNotFoundError(f"there is no {kind} {name}", hint=nearest_hint(name, known))
+        shown = name or repr(name)
+        return RefNotFoundError(f"there is no {kind} {shown}", hint=nearest_hint(name, known))
     if text in repository.deleted_tags():
         return RefNotFoundError(f"the tag {text} was deleted")
+    prefix = text.upper()
+    is_short = 0 < len(prefix) < SHORTEST_PREFIX and set(prefix) <= set(ALPHABET)
+    if is_short and repository.find_snapshots(prefix):
+        return RefNotFoundError(
+            f"{text} is too short for a snapshot id",
+            hint=f"give at least {SHORTEST_PREFIX} characters of it",
+        )
     hint = nearest_hint(text, [*repository.branches(), *repository.tags()])
     return RefNotFoundError(
         f"there is no branch, tag or snapshot {text or repr(text)}",

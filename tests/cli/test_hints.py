@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -69,3 +71,90 @@ def test_no_ref_is_the_branch_main(icectl: Icectl, repository: Path) -> None:
         made = icectl(kind, "create", "new", "--json", *place).document
         assert made["snapshot_id"] == str(sid(3))
     assert json.loads(icectl("log", "--all", "--json", *place).out)["ref"] is None
+
+
+def test_until_a_day_includes_it(icectl: Icectl, repository: Path) -> None:
+    day = ("--since", "2023-11-14", "--until", "2023-11-14", "--jsonl", "-r", "my w")
+    assert len(icectl("log", *day).out.splitlines()) == 2
+    assert len(icectl("ops-log", *day).out.splitlines()) == 9
+
+
+@pytest.mark.parametrize(
+    ("call", "note"),
+    [
+        ("log --since 2999-01-01", "no commit fits"),
+        ("log --until 1999-01-01 --graph", "no commit fits"),
+        ("ops-log --branch nope", "no operation fits"),
+        ("metadata get", "the repository has no metadata"),
+    ],
+)
+def test_nothing_to_show_is_told(icectl: Icectl, repository: Path, call: str, note: str) -> None:
+    assert icectl("metadata", "unset", "owner", "list", "-r", "my w").code == 0
+    outcome = icectl(*call.split(), "-r", "my w")
+    assert (outcome.code, outcome.out, outcome.err) == (0, "", f"icectl: {note}\n")
+    for option in ("--quiet", "--json"):
+        assert icectl(*call.split(), option, "-r", "my w").err == ""
+
+
+def test_a_wrong_present_is_named(icectl: Icectl, repository: Path) -> None:
+    outcome = icectl("log", "--since", "3d", "-r", "my w", ICECTL_NOW="abc")
+    assert outcome.code == 2
+    assert "ICECTL_NOW is 'abc', which is not a time" in outcome.err
+    assert icectl("log", "--since", "3d", "-r", "my w", ICECTL_NOW="").code == 0
+
+
+def test_exit_code_and_quiet_print_nothing(icectl: Icectl, repository: Path) -> None:
+    for words, code in ((("v1", "main"), 3), (("main~1", "main"), 3), (("main", "main"), 0)):
+        outcome = icectl("diff", *words, "--exit-code", "--quiet", "-r", "my w")
+        assert (outcome.code, outcome.out, outcome.err) == (code, "", "")
+    assert icectl("diff", "v1", "--quiet", "-r", "my w").out != ""
+    shown = icectl("diff", "v1", "--quiet", "--exit-code", "--json", "-r", "my w")
+    assert (shown.code, shown.document["new_groups"]) == (3, ["/b"])
+
+
+def test_a_directory_in_place_of_a_ref_leads_to_the_same_command(
+    icectl: Icectl, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert icectl("show", "my w", "-r", "my w").err.endswith("with -r 'my w'\n")
+    assert icectl("show", "my w").err.endswith("icectl show -r 'my w'\n")
+
+
+@pytest.mark.parametrize(
+    ("call", "hint"),
+    [
+        ("ls b -r LOCATION", "hint: a path stands after the REF: icectl ls main /b -r 'my w'"),
+        ("ls b/t -r LOCATION", "hint: a path stands after the REF: icectl ls main /b/t -r 'my w'"),
+        ("ls bb -r LOCATION", "hint: `icectl branch list` and `icectl tag list` show the names"),
+        ("log 600 -r LOCATION", "hint: give at least 4 characters of it"),
+        (
+            "diff --commit main --path /x -r LOCATION",
+            "hint: `icectl ls 60000000000000000000` shows the nodes of the newer one",
+        ),
+        ("remote add s3://x d", "hint: the order is icectl remote add NAME LOCATION"),
+        ("remote show LOCATION", "hint: icectl remote list shows the names"),
+        ("metadata set  b -r LOCATION", "hint: icectl metadata set KEY VALUE"),
+    ],
+)
+def test_hints_lead_on(icectl: Icectl, repository: Path, call: str, hint: str) -> None:
+    words = ["my w" if word == "LOCATION" else word for word in call.split(" ")]
+    outcome = icectl(*words)
+    assert outcome.code in (2, 12)
+    assert outcome.err.splitlines()[1:] == [hint]
+
+
+@pytest.mark.parametrize("call", ["--help", "gc --help", "log --help", "branch --help"])
+@pytest.mark.parametrize(("stdout", "code"), [("| true", 141), (">&-", 1), ("> /dev/full", 1)])
+def test_help_that_nobody_gets(environ: dict[str, str], call: str, stdout: str, code: int) -> None:
+    """Like every other output."""
+    if stdout == "| true":
+        # The reader is gone before anything is written.
+        script = '{ sleep 0.2; "$@"; echo $? >&2; } | true'
+    else:
+        script = f'"$@" {stdout}; echo $? >&2'
+    done = subprocess.run(
+        ["sh", "-c", script, "sh", sys.executable, "-m", "icectl.cli.main", *call.split()],
+        env=environ, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    *told, last = done.stderr.splitlines()
+    assert int(last) == code
+    assert len(told) == (0 if code == 141 else 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -159,7 +160,7 @@ def test_a_location_in_place_of_a_ref_leads_to_the_right_call(
     planted(body)
     outcome = icectl("planted", location)
     assert outcome.code == 2
-    assert f"hint: icectl planted -r {location}\n" in outcome.err
+    assert f"hint: icectl planted -r {shlex.quote(location)}\n" in outcome.err
 
 
 def test_a_directory_in_place_of_a_ref_leads_to_the_right_call(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from icectl.cli.moments import parse_age, parse_moment
+from icectl.cli.moments import parse_age, parse_last_moment, parse_moment
 from icectl.errors import UsageError
 from icectl.render.times import format_time
 
@@ -38,6 +38,20 @@ def test_what_is_no_time_is_refused_with_a_hint(text: str) -> None:
     assert caught.value.hint
     with pytest.raises(UsageError):
         parse_age(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("2024-01-31", "2024-01-31T23:59:59.999999Z"),
+        ("20240131", "2024-01-31T23:59:59.999999Z"),
+        ("9999-12-31", "9999-12-31T23:59:59.999999Z"),
+        ("2024-01-31T00:00", "2024-01-31T00:00:00.000000Z"),
+        ("3d", "2023-11-11T22:13:20.000000Z"),
+    ],
+)
+def test_a_date_that_ends_something_is_its_whole_day(text: str, expected: str) -> None:
+    assert format_time(parse_last_moment(text, NOW)) == expected
 
 
 def test_ages() -> None:

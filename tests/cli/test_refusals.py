@@ -251,7 +251,8 @@ def test_an_endpoint_that_is_no_url(icectl: Icectl, url: str) -> None:
 @pytest.mark.parametrize(
     ("closed", "call", "code"),
     [
-        (1, "log", 0),
+        (1, "log", 1),
+        (1, "log --until 1999-01-01", 0),
         (1, "log nothing", 12),
         (2, "log nothing", 12),
         (2, "branch delete dev", 0),

@@ -50,7 +50,11 @@ def diff(
     stat: Annotated[bool, Option("--stat", help="A table with chunks and bytes.")] = False,
     name_only: Annotated[bool, Option("--name-only", help="Only the paths that changed.")] = False,
     exit_code: Annotated[
-        bool, Option("--exit-code", help="Exit with 3 when there is a difference.")
+        bool,
+        Option(
+            "--exit-code",
+            help="Exit with 3 when there is a difference; with --quiet the diff is not printed.",
+        ),
     ] = False,
 ) -> int:
     """Show what changed from one version to another, TO being main unless it is given.
@@ -79,6 +83,8 @@ def diff(
     changes = _remember_paths(
         read_chunk_changes(repository, nodes, compare=not name_only, deleted_arrays=stat), seen
     )
+    if exit_code and context.options.quiet and context.wants_text:
+        return DONE if nodes.is_empty and next(changes, None) is None else FINDINGS
     if context.options.jsonl:
         lines = diff_lines(nodes, changes, coordinates=chunks)
         context.emit_list("changes", lines, lambda _lines, _style: ())

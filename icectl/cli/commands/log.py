@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Annotated
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import DefaultRefArgument, NumberOption, SinceOption, UntilOption, command
 from icectl.cli.parameters import Option
 from icectl.errors import UsageError
+from icectl.ops.commits import Commit
 from icectl.ops.log import LogOptions, read_log, read_whole_log, shown_parents
 from icectl.render.log import render_log, render_log_graph
 from icectl.repository.edits import DEFAULT_BRANCH
@@ -23,6 +25,7 @@ EXAMPLES = {
         ("icectl log --jsonl | jq -r .message", "for scripts"),
     )
 }
+NOTHING_FITS = "no commit fits"
 
 
 @command(jsonl=True)
@@ -59,7 +62,11 @@ def log(
     if all and path is not None:
         raise UsageError("--path follows the history of one REF", hint="leave out --all")
     options = LogOptions(
-        context.parse_moment(since), context.parse_moment(until), number, path, with_changes=stat
+        context.parse_moment(since),
+        context.parse_last_moment(until),
+        number,
+        path,
+        with_changes=stat,
     )
     repository = context.open_repository()
     if all:
@@ -71,10 +78,22 @@ def log(
         parents = shown_parents(repository, drawn)
         lines = render_log_graph(drawn, parents, context.style, oneline=oneline)
         context.output.write(lines, paged=True)
+        if not drawn:
+            context.note(NOTHING_FITS)
         return
+    empty = True
+
+    def watched() -> Iterator[Commit]:
+        nonlocal empty
+        for commit in commits:
+            empty = False
+            yield commit
+
     context.emit_list(
         "snapshots",
-        commits,
+        watched(),
         lambda items, style: render_log(items, style, oneline=oneline),
         beside={"ref": DEFAULT_BRANCH if ref is None and not all else ref},
     )
+    if empty and context.wants_text:
+        context.note(NOTHING_FITS)

@@ -37,8 +37,11 @@ def get(
     if key is not None:
         context.emit(read_metadata_value(repository, key), render_named_value)
         return
+    metadata = read_metadata(repository)
+    if not metadata and context.wants_text:
+        context.note("the repository has no metadata")
     context.emit(
-        {"metadata": read_metadata(repository)},
+        {"metadata": metadata},
         lambda document, style: render_mapping(document["metadata"], style),
     )
 
@@ -51,8 +54,11 @@ def set_value(
 ) -> None:
     """Add a value to the metadata of the repository, or replace the one of this name."""
     from icectl.cli.values import check_text, parse_value
+    from icectl.errors import UsageError
     from icectl.ops.settings import set_metadata
 
+    if not key:
+        raise UsageError("the name of the value is empty", hint="icectl metadata set KEY VALUE")
     metadata = set_metadata(context.open_repository(), {check_text(key): parse_value(value)})
     context.emit({"metadata": metadata}, lambda _document, _style: ["metadata set"])
 

@@ -65,16 +65,20 @@ def ops_log(
                 f"there is no kind of operation {name!r}", hint=f"one of: {', '.join(KINDS)}"
             )
     options = OpsLogOptions(
-        number, context.parse_moment(since), context.parse_moment(until), kind, branch
+        number, context.parse_moment(since), context.parse_last_moment(until), kind, branch
     )
     entries = read_filtered_ops_log(context.open_repository(), options)
     ends: list[OpsLogBeyondReach] = []
 
+    empty = True
+
     def watched() -> Iterator[OpsLogEntry]:
+        nonlocal empty
         for entry in entries:
             if isinstance(entry, OpsLogBeyondReach):
                 ends.append(entry)
             else:
+                empty = False
                 yield entry
 
     if context.options.json:
@@ -86,6 +90,8 @@ def ops_log(
         context.emit_list("updates", documents, lambda _updates, _style: ())
     else:
         context.output.write(render_ops_log(watched(), context.style), paged=True)
+        if empty:
+            context.note("no operation fits")
     for reached in ends:
         context.warn(describe_beyond_reach(reached))
     return FINDINGS if ends else DONE

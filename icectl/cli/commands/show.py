@@ -7,6 +7,8 @@ from typing import Annotated
 from icectl.cli.context import CommandContext
 from icectl.cli.options import DefaultRefArgument, PathArgument, command
 from icectl.cli.parameters import Option
+from icectl.errors import RefNotFoundError
+from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.resolve import DEFAULT_REF
 
 EXAMPLES = {
@@ -58,11 +60,18 @@ def ls(
 
     CHUNK SHAPE is the shape of one chunk, CHUNKS how many there are along each dimension.
     """
-    from icectl.ops.nodes import list_nodes
+    from icectl.ops.nodes import is_node, list_nodes, normalize_path
     from icectl.render.nodes import render_node_tree, render_nodes
 
     version = DEFAULT_REF if ref is None else ref
-    listing = list_nodes(context.open_repository(), version, path, depth=depth)
+    repository = context.open_repository()
+    try:
+        listing = list_nodes(repository, version, path, depth=depth)
+    except RefNotFoundError as error:
+        if path == "/" and is_node(repository, DEFAULT_REF, version):
+            call = context.command_line("ls", DEFAULT_BRANCH, normalize_path(version))
+            error.hint = f"a path stands after the REF: {call}"
+        raise
     if context.options.jsonl:
         context.emit_list("nodes", listing.nodes, lambda _nodes, _style: ())
     else:

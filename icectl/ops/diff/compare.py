@@ -45,7 +45,7 @@ def _path_filter(path: str, before: NodeTable, after: NodeTable) -> PathFilter:
     if root not in before.by_path and root not in after.by_path:
         raise RefNotFoundError(
             f"neither version has a node {root}",
-            hint=nearest_hint(root, (*before.by_path, *after.by_path))
+            hint=nearest_hint(root, sorted({*before.by_path, *after.by_path} - {"/"}))
             or f"`icectl ls {after.snapshot_id}` shows the nodes of the newer one",
         )
     return lambda path: path == root or path.startswith(f"{root}/")
