@@ -9,6 +9,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from icectl.ops.validate.result import Finding, ValidateResult
 from icectl.ops.validate.rule import Rule, Severity
+from icectl.render.sizes import format_count
 
 # What XML 1.0 cannot hold, not even as a reference.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
@@ -24,18 +25,21 @@ def render_junit(result: ValidateResult, rules: Iterable[Rule], fail_on: Severit
     failures = 0
     for rule in rules:
         found = by_code.get(rule.code, [])
-        bad = [one for one in found if one.severity in failing and not one.known]
+        bad = [one for one in found if not one.known]
+        # Findings can have been left out of the list; the rule fails by them, too.
+        count = result.by_code.get(rule.code, 0)
         name = quoteattr(_clean(f"{rule.code} {rule.title}"))
         head = (
             f"    <testcase classname={quoteattr(f'icectl.validate.{rule.level_name}')} name={name}"
         )
-        if not found:
+        if not found and not count:
             cases.append(f"{head}/>")
             continue
         text = escape(_clean("\n".join(map(_line, found))))
-        if bad:
+        if count and rule.severity in failing:
             failures += 1
-            message = quoteattr(_clean(f"{len(bad)} findings: {_line(bad[0])}"))
+            first = _line(bad[0]) if bad else "all left out of the list"
+            message = quoteattr(_clean(f"{format_count(count, 'finding')}: {first}"))
             body = f'<failure type="{rule.code}" message={message}>{text}</failure>'
         else:
             body = f"<system-out>{text}</system-out>"

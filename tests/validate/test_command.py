@@ -108,6 +108,36 @@ def test_max_findings_counts_all(icectl: Icectl, hurt: Path) -> None:  # noqa: F
     assert found["errors"] == 2 + found["findings_left_out"] > 5
 
 
+def test_last_sound_version_counts_what_is_left_out(whole: Path, tmp_path: Path) -> None:
+    where = copied_with_source(whole, tmp_path / "repo")
+    patient = Patient(where)
+    for snapshot in patient.history[:2]:
+        (where / "transactions" / snapshot).unlink()
+    result, _ = validate(LocalStorage(where), ValidateOptions(max_findings=1))
+    (finding,) = result.findings
+    assert result.errors == 2
+    assert str(finding.last_sound_version) == patient.history[2]
+
+
+def test_known_findings_hide_no_others(icectl: Icectl, hurt: Path, tmp_path: Path) -> None:  # noqa: F811
+    known = str(tmp_path / "baseline.jsonl")
+    for chunk in (hurt / "chunks").iterdir():
+        chunk.unlink()
+    arguments = ("validate", "-r", str(hurt), "--level", "chunks", "--max-findings", "1", "--json")
+    first = icectl(*arguments, "--write-baseline", known).document
+    assert len(first["findings"]) == 1
+    written = Path(known).read_text().splitlines()
+    assert len(written) == 1 + first["findings_left_out"] > 5
+    assert icectl(*arguments, "--baseline", known).code == 0
+    (hurt / "transactions" / Patient(hurt).tip).unlink()
+    again = icectl(*arguments, "--baseline", known)
+    assert again.code == 3
+    shown = {finding["code"]: finding["known"] for finding in again.document["findings"]}
+    assert shown == {"ICE0201": False, "ICE0401": True}
+    assert again.document["by_code"] == {"ICE0201": 1}
+    assert again.document["findings_left_out"] == len(written) - 1
+
+
 def test_baseline_excuses(icectl: Icectl, hurt: Path, tmp_path: Path) -> None:  # noqa: F811
     known = str(tmp_path / "baseline.jsonl")
     arguments = ("validate", "-r", str(hurt), "--level", "chunks")
@@ -190,6 +220,19 @@ def test_junit(icectl: Icectl, hurt: Path, tmp_path: Path) -> None:  # noqa: F81
     assert len(cases["ICE0301"]) == 0
 
 
+def test_junit_fails_by_findings_left_out(icectl: Icectl, hurt: Path, tmp_path: Path) -> None:  # noqa: F811
+    (hurt / "transactions" / Patient(hurt).tip).unlink()
+    file = tmp_path / "report.xml"
+    arguments = ("validate", "-r", str(hurt), "--level", "chunks", "--max-findings", "1")
+    icectl(*arguments, "--junit", str(file))
+    suite = ElementTree.parse(file).getroot().find("testsuite")
+    assert suite is not None
+    failed = {case.get("name", "")[:7]: case[0] for case in suite if len(case)}
+    assert failed.keys() == {"ICE0201", "ICE0401"}
+    assert suite.get("failures") == "2"
+    assert failed["ICE0401"].get("message") == "1 finding: all left out of the list"
+
+
 def test_sarif(icectl: Icectl, hurt: Path, tmp_path: Path) -> None:  # noqa: F811
     file = tmp_path / "report.sarif"
     icectl("validate", "-r", str(hurt), "--level", "chunks", "--sarif", str(file))
@@ -228,13 +271,26 @@ def test_explain(icectl: Icectl) -> None:  # noqa: F811
         (["--level", "data", "--sample", "200%"], 2),
         (["--level", "data", "--sample", "many"], 2),
         (["--baseline", "/does/not/exist"], 2),
-        (["--junit", "/does/not/exist/report.xml"], 2),
+        (["--github", "--json"], 2),
+        (["--github", "--jsonl"], 2),
+        (["--baseline", ""], 2),
     ],
 )
 def test_wrong_calls(icectl: Icectl, whole: Path, arguments: list[str], code: int) -> None:  # noqa: F811
     done = icectl("validate", "-r", str(whole), *arguments)
     assert done.code == code
     assert "Traceback" not in done.err
+    assert "hint: " in done.err or '"hint":"' in done.err
+
+
+@pytest.mark.parametrize("option", ["--junit", "--sarif", "--write-baseline", "--known-missing"])
+@pytest.mark.parametrize("path", ["", ".", "/does/not/exist/report"])
+def test_reports_that_cannot_be_written(icectl: Icectl, option: str, path: str) -> None:  # noqa: F811
+    """Told before the repository, which is not there, is even opened."""
+    done = icectl("validate", "-r", "/does/not/exist", option, path)
+    assert done.code == 2
+    assert f"of {option} cannot be written: " in done.err
+    assert f"hint: {option} FILE" in done.err
 
 
 def test_no_repository_is_no_finding(icectl: Icectl, tmp_path: Path) -> None:  # noqa: F811

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -118,7 +121,7 @@ def validate(
             "--max-findings",
             metavar="COUNT",
             minimum=1,
-            help="List no more than this; all are counted.",
+            help="List no more than this, and as many known ones; all are counted.",
         ),
     ] = 1000,
     engine: EngineOption = "auto",
@@ -143,6 +146,7 @@ def validate(
     from icectl.cli.engines import SparkChoice
     from icectl.ops.gc.watch import Watch
     from icectl.ops.validate.baseline import read_baseline
+    from icectl.ops.validate.result import limit_findings
     from icectl.ops.validate.rule import Level, Severity
     from icectl.ops.validate.rules import RULES, find_rules
     from icectl.ops.validate.run import ValidateOptions
@@ -155,6 +159,17 @@ def validate(
     if explain is not None:
         context.emit_list("rules", find_rules(explain), render_rules)
         return None
+    if github and not context.wants_text:
+        form = "--jsonl" if context.options.jsonl else "--json"
+        raise UsageError(f"--github and {form} cannot stand together", hint="give one of them")
+    _check_reports(
+        {
+            "--write-baseline": write_baseline,
+            "--known-missing": known_missing,
+            "--junit": junit,
+            "--sarif": sarif,
+        }
+    )
     severity: Severity = "warning" if fail_on == "warning" else "error"
     engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl validate")
     if virtual and engines.is_asked_for:
@@ -174,8 +189,9 @@ def validate(
         level=Level[level.upper()],
         refs=tuple(refs or ()),
         fail_on=severity,
-        max_findings=max_findings,
-        known=read_baseline(Path(baseline)) if baseline else frozenset(),
+        # A baseline has all, whatever is listed.
+        max_findings=max_findings if write_baseline is None else sys.maxsize,
+        known=frozenset() if baseline is None else read_baseline(Path(baseline)),
         decode=decode,
         sample=_parse_sample(sample, level, decode),
         now=context.now(),
@@ -185,15 +201,17 @@ def validate(
     watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit))
     with engines:
         result, missing = run_validation(context.open_storage(), options, watch)
+    if write_baseline is not None:
+        lines = (f"{line}\n" for line in render_jsonl(result.findings))
+        _write("--write-baseline", write_baseline, lines)
+        result = limit_findings(result, max_findings)
     if junit is not None:
         looked = [rule for rule in RULES.values() if _was_looked_at(rule, options.level, virtual)]
-        _write(junit, render_junit(result, looked, severity))
+        _write("--junit", junit, [render_junit(result, looked, severity)])
     if sarif is not None:
-        _write(sarif, render_sarif(result, RULES.values()))
-    if write_baseline is not None:
-        _write(write_baseline, "".join(f"{line}\n" for line in render_jsonl(result.findings)))
+        _write("--sarif", sarif, [render_sarif(result, RULES.values())])
     if known_missing is not None:
-        _write(known_missing, "".join(f"{path}\n" for path in missing))
+        _write("--known-missing", known_missing, (f"{path}\n" for path in missing))
     if github:
         context.output.write(render_github(result))
     elif context.options.jsonl:
@@ -206,7 +224,10 @@ def validate(
 def _parse_sample(sample: str | None, level: str, decode: bool) -> Sample | None:
     if level != "data":
         if sample is not None or decode:
-            raise UsageError("--sample and --decode belong to --level data")
+            raise UsageError(
+                "--sample and --decode belong to --level data",
+                hint="add --level data, or leave them out",
+            )
         return None
     from icectl.ops.validate.data import check_decoding_possible
     from icectl.ops.validate.sampling import Sample
@@ -220,8 +241,30 @@ def _was_looked_at(rule: Rule, level: Level, virtual: bool) -> bool:
     return virtual if rule.level is None else rule.level <= level
 
 
-def _write(path: str, text: str) -> None:
+def _check_reports(paths: Mapping[str, str | None]) -> None:
+    """Refuse before the work what could not be written after it."""
+    for option, path in paths.items():
+        if path is None:
+            continue
+        file = Path(path)
+        if not path or file.is_dir():
+            raise _unwritable(option, path, "it is no name of a file")
+        if not file.absolute().parent.is_dir():
+            raise _unwritable(option, path, "its directory does not exist")
+        if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
+            raise _unwritable(option, path, "permission denied")
+
+
+def _write(option: str, path: str, text: Iterable[str]) -> None:
     try:
-        Path(path).write_text(text, encoding="utf-8")
+        with Path(path).open("w", encoding="utf-8") as file:
+            file.writelines(text)
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror}") from error
+        raise _unwritable(option, path, str(error.strerror)) from error
+
+
+def _unwritable(option: str, path: str, reason: str) -> UsageError:
+    return UsageError(
+        f"{path or 'the file'} of {option} cannot be written: {reason}",
+        hint=f"{option} FILE takes a file in a directory that is there and can be written to",
+    )

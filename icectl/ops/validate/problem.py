@@ -39,29 +39,44 @@ def unreadable(rule: Rule, object_: str, error: FormatError | UnsupportedError) 
 
 @dataclass(slots=True)
 class Report:
-    """Collects problems with the snapshots that they spoil; keeps no more than `limit`."""
+    """Collects problems with the snapshots that they spoil.
+
+    Keeps no more than `limit`, and as many more of those that a baseline excuses: these must
+    not hide the others.
+    """
 
     limit: int
     known: frozenset[tuple[str, str, str | None]] = frozenset()
     """What a baseline excuses."""
     problems: list[tuple[Problem, Collection[SnapshotId]]] = field(default_factory=list)
-    counts: Counter[Severity] = field(default_factory=Counter)
+    counts: Counter[Rule] = field(default_factory=Counter)
     """Of all, kept or not, that no baseline excuses."""
+    unsound: set[SnapshotId] = field(default_factory=set)
+    """The snapshots that an error spoils, kept or not."""
     num_known: int = 0
     missing: list[str] = field(default_factory=list)
     """Objects that are gone, for gc's `--known-missing`."""
     _places: dict[Problem, int] = field(default_factory=dict)
+    _num_known_kept: int = 0
+
+    def count(self, severity: Severity) -> int:
+        return sum(count for rule, count in self.counts.items() if rule.severity == severity)
 
     def add(self, problem: Problem, snapshots: Collection[SnapshotId] = ()) -> None:
+        if problem.rule.severity == "error":
+            self.unsound.update(snapshots)
         place = self._places.get(problem)
         if place is not None:
             self.problems[place] = problem, (*self.problems[place][1], *snapshots)
             return
         if problem.key in self.known:
             self.num_known += 1
+            is_kept = self._num_known_kept < self.limit
+            self._num_known_kept += is_kept
         else:
-            self.counts[problem.rule.severity] += 1
-        if len(self.problems) < self.limit:
+            self.counts[problem.rule] += 1
+            is_kept = len(self.problems) - self._num_known_kept < self.limit
+        if is_kept:
             self._places[problem] = len(self.problems)
             self.problems.append((problem, snapshots))
 
@@ -78,5 +93,5 @@ class Report:
             elif problem.key in self.known:
                 self.num_known -= 1
             else:
-                self.counts[problem.rule.severity] -= 1
+                self.counts[problem.rule] -= 1
         self.problems = kept

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from functools import cache
+from itertools import islice
+
 from icectl.model.ids import SnapshotId
 from icectl.ops.validate.history import History
 from icectl.ops.validate.problem import Problem, Report
 from icectl.ops.validate.rule import SEVERITIES, Level, Severity
-from icectl.records import dataclass
+from icectl.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +50,8 @@ class ValidateResult:
     errors: int
     warnings: int
     infos: int
+    by_code: dict[str, int]
+    """How many there are by each rule that is broken, listed or not; without the known ones."""
     known: int
     """Findings that a baseline excuses."""
     findings_left_out: int
@@ -66,16 +71,13 @@ def build_result(
     notes: tuple[str, ...],
 ) -> ValidateResult:
     failing = SEVERITIES[SEVERITIES.index(fail_on) :]
-    unsound = {
-        snapshot_id
-        for problem, snapshots in report.problems
-        if problem.rule.severity == "error"
-        for snapshot_id in snapshots
-    }
+
+    @cache
+    def last_sound(branches: tuple[str, ...], tags: tuple[str, ...]) -> SnapshotId | None:
+        return history.last_sound(branches, tags, report.unsound) if history else None
 
     def finding(problem: Problem, snapshots: tuple[SnapshotId, ...]) -> Finding:
         branches, tags = history.refs_to(snapshots) if history and snapshots else ((), ())
-        sound = history.last_sound(branches, tags, unsound) if history else None
         return Finding(
             problem.rule.code,
             problem.rule.severity,
@@ -85,31 +87,46 @@ def build_result(
             problem.path,
             branches,
             tags,
-            sound,
+            last_sound(branches, tags),
             problem.key in report.known,
         )
 
     found = [finding(problem, tuple(snapshots)) for problem, snapshots in report.problems]
-    # Threads and executors find them in any order.
-    found.sort(
-        key=lambda one: (
-            -SEVERITIES.index(one.severity),
-            one.code,
-            one.object,
-            one.path or "",
-            one.detail,
-        )
-    )
+    found.sort(key=_order)
     return ValidateResult(
-        ok=not any(report.counts[severity] for severity in failing),
+        ok=not any(map(report.count, failing)),
         level=level.name.lower(),
         engine=engine,
         findings=tuple(found),
         checked=checked,
-        errors=report.counts["error"],
-        warnings=report.counts["warning"],
-        infos=report.counts["info"],
+        errors=report.count("error"),
+        warnings=report.count("warning"),
+        infos=report.count("info"),
+        by_code={rule.code: count for rule, count in report.counts.items() if count},
         known=report.num_known,
-        findings_left_out=sum(report.counts.values()) + report.num_known - len(found),
+        findings_left_out=report.counts.total() + report.num_known - len(found),
         notes=notes,
+    )
+
+
+def limit_findings(result: ValidateResult, limit: int) -> ValidateResult:
+    """As if no more than `limit` had been kept: of those that a baseline excuses, and others."""
+    found = [
+        one
+        for known in (False, True)
+        for one in islice((one for one in result.findings if one.known is known), limit)
+    ]
+    found.sort(key=_order)
+    left_out = result.findings_left_out + len(result.findings) - len(found)
+    return replace(result, findings=tuple(found), findings_left_out=left_out)
+
+
+def _order(finding: Finding) -> tuple[int, str, str, str, str]:
+    """Threads and executors find them in any order."""
+    return (
+        -SEVERITIES.index(finding.severity),
+        finding.code,
+        finding.object,
+        finding.path or "",
+        finding.detail,
     )
