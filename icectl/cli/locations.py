@@ -21,6 +21,7 @@ _SECRET = re.compile(
 )
 _USERINFO = re.compile(r"://(?:[^\s/]*@|[^\s/@:]*:(?![0-9]*(?:/|$))\S*@)")
 """`user:password@` of a URL; keys of AWS may well contain a `/`, which no port does."""
+_ONE_SLASH = re.compile(r"(file|s3|gs|gcs|memory):/(?!/)")
 _MARKERS = (("repo",), ("refs", "snapshots"), ("r", "s"))
 """What lies in the root of a repository: V2, V1, and the legacy generations."""
 
@@ -51,24 +52,57 @@ def find_location(
 
 
 def resolve_location(text: str, options: Mapping[str, str], environ: Mapping[str, str]) -> Location:
-    """A location as a user writes it. A name from the config file wins over a directory."""
+    """A location as a user writes it. A name from the config file wins over a directory.
+
+    A relative path in the config file is seen from the directory of that file.
+    """
     if "://" in text:
         return Location(without_password(text), options)
     if not looks_like_location(text):
         from icectl.cli.config_file import read_config_file
 
-        remote = read_config_file(environ).repositories.get(text)
+        config = read_config_file(environ)
+        remote = config.repositories.get(text)
         if remote is not None:
             merged = {**remote.storage_options, **options}
-            return Location(without_password(remote.url), merged)
+            if "://" in remote.url:
+                return Location(without_password(remote.url), merged)
+            return Location(str(config.path.absolute().parent / _expand(remote.url)), merged)
+    if mistyped := _ONE_SLASH.match(text):
+        url = f"{mistyped[1]}:///" if mistyped[1] == "file" else f"{mistyped[1]}://"
+        raise UsageError(
+            f"{text} is neither a path nor a URL",
+            hint=f"write {url}{text[mistyped.end() :]}, or ./{text} for a directory of this name",
+        )
+    path = _expand(text)
+    return Location(str(path if path.is_absolute() else working_directory() / path), options)
+
+
+def suggest_repository(text: str, environ: Mapping[str, str]) -> str | None:
+    """A hint for a location that holds no repository: what the user may have meant."""
+    if "://" in text:
+        return None
+    if not looks_like_location(text):
+        import difflib
+
+        from icectl.cli.config_file import read_config_file
+
+        names = read_config_file(environ).repositories
+        if close := difflib.get_close_matches(text, names, n=1):
+            return f"did you mean {close[0]}?"
+    path = _expand(text).absolute()
+    around = next(filter(is_repository_directory, path.parents), None)
+    return None if around is None else f"it lies inside the repository {around}: -r {around}"
+
+
+def _expand(text: str) -> Path:
     try:
-        path = Path(text).expanduser()
+        return Path(text).expanduser()
     except RuntimeError:
         raise UsageError(
             f"{text} begins with a home directory that is not known",
             hint=f"write the whole path, or ./{text} for a directory of this name",
         ) from None
-    return Location(str(path if path.is_absolute() else working_directory() / path), options)
 
 
 def looks_like_location(text: str) -> bool:

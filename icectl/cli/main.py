@@ -113,13 +113,16 @@ def _dispatch(arguments: list[str], environ: Mapping[str, str]) -> int:
 
 def _invoke(invocation: Invocation, environ: Mapping[str, str]) -> int:
     from icectl.cli.context import CommandContext
-    from icectl.cli.locations import is_repository_directory
+    from icectl.cli.locations import is_repository_directory, suggest_repository
 
     context = CommandContext(invocation.command.name, invocation.common, environ)
     try:
         with context.output:
             return invocation.function.body(context, **invocation.arguments) or exit_codes.DONE
     except (RefNotFoundError, RepositoryNotFoundError) as error:
+        named = context.options.repo or environ.get("ICECTL_REPO")
+        if named and isinstance(error, RepositoryNotFoundError):
+            error.hint = suggest_repository(named, environ) or error.hint
         import shlex
 
         places = invocation.words() if invocation.function.repository else ()

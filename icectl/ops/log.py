@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @dataclass(frozen=True, slots=True)
 class CommitWithChanges(Commit):
     changes: ChangeCounts | None
-    """None where the transaction log is missing or damaged."""
+    """None where the transaction log is missing or damaged, or its generation has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +92,8 @@ def read_changes_if_there(repository: Repository, info: SnapshotInfo) -> ChangeC
     """None for a missing or damaged log: the rest of the commit can still be shown."""
     from icectl.ops.change_counts import read_change_counts
 
+    if repository.layout.transactions is None:
+        return None
     try:
         return read_change_counts(repository, info)
     except (FormatError, ObjectNotFoundError):

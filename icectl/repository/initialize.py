@@ -121,7 +121,9 @@ def _put_snapshot(storage: Storage, spec_version: int) -> Snapshot:
     if found.spec_version != spec_version:
         raise RefusedError(
             f"{storage.location} has the initial snapshot of spec version {found.spec_version}",
-            hint="an earlier attempt was ended; delete what it left, or use its version",
+            # It may be the repository that somebody else is making at this moment.
+            hint=f"look with `icectl log -r {storage.location}` whether it is a repository by now;"
+            f" what a killed init left is finished with --spec-version {found.spec_version}",
         )
     return found
 

@@ -42,6 +42,18 @@ def test_a_path_that_could_be_a_name_is_written_with_a_dot(environ: dict[str, st
     assert find_location("elsewhere", [], environ).url == str(Path.cwd() / "elsewhere")
 
 
+def test_a_path_of_the_config_file_does_not_depend_on_where_the_user_is(
+    environ: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.toml").write_text(
+        '[repositories.a]\nlocation = "~/tilde"\n[repositories.b]\nlocation = "beside/it"\n'
+    )
+    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.chdir("/")
+    assert find_location("a", [], environ).url == "/home/me/tilde"
+    assert find_location("b", [], environ).url == str(tmp_path / "beside" / "it")
+
+
 def test_the_option_wins_over_the_variable(environ: dict[str, str]) -> None:
     named = {**environ, "ICECTL_REPO": "gs://bucket/x"}
     assert find_location(None, [], named).url == "gs://bucket/x"

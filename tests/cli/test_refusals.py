@@ -45,6 +45,7 @@ def refused(outcome: Outcome, code: int, sentence: str, hint: str | None = None)
         ("inspect-file s3://", 2, "names no file", "s3://BUCKET/PREFIX/FILE"),
         ("log main~9", 12, "main has fewer than 9 ancestors", "icectl log main"),
         ("log 0000", 12, "there is no branch, tag or snapshot 0000", "branch list"),
+        ("log branch:", 12, "there is no branch ''", None),
         ("log branch:v1", 12, "there is no branch v1", None),
         ("log --all main", 2, "--all and a REF", "leave one of them out"),
         ("log --all --path /a", 2, "--path follows the history of one REF", "--all"),
@@ -123,6 +124,21 @@ def test_a_secret_in_a_wrong_place_is_not_repeated(
     assert outcome.code in (2, 12)
     assert "HUN" not in outcome.out + outcome.err
     assert "HUN" not in icectl(*words, "--json", ICECTL_REPO=str(repository)).err
+
+
+def test_a_location_that_was_meant_otherwise(
+    icectl: Icectl, environ: dict[str, str], repository: Path, tmp_path: Path
+) -> None:
+    config = Path(environ["ICECTL_CONFIG"])
+    config.parent.mkdir()
+    config.write_text(f'[repositories.weather]\nlocation = "{repository}"\n')
+    refused(icectl("log", "-r", "weahter"), 10, "there is no repository", "did you mean weather?")
+    inside = icectl("log", "-r", str(repository / "manifests"))
+    refused(inside, 10, "there is no repository", f"the repository {repository}: -r {repository}")
+    for call in ("log", "init", "gc"):
+        outcome = icectl(call, "-r", "s3:/bucket/x")
+        refused(outcome, 2, "s3:/bucket/x is neither a path nor a URL", "write s3://bucket/x")
+    refused(icectl("log", "-r", "file:/a/b"), 2, "neither a path", "write file:///a/b")
 
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])

@@ -97,6 +97,18 @@ def test_a_repository_is_not_made_again(first, second):
     assert {info.path: storage.read(info.path) for info in storage.list("")} == before
 
 
+def test_who_loses_is_not_told_to_delete_the_repository_of_the_other():
+    storage = MemoryStorage("another version")
+    initialize_repository(storage, spec_version=1)
+    for _ in storage.delete_many(["refs/branch.main/ref.json"]):
+        pass
+    with pytest.raises(RefusedError, match="the initial snapshot of spec version 1") as caught:
+        initialize_repository(storage, spec_version=2)
+    assert "delete" not in caught.value.hint
+    assert "icectl log -r memory://another version" in caught.value.hint
+    assert "--spec-version 1" in caught.value.hint
+
+
 @pytest.mark.parametrize("spec_version", [1, 2])
 def test_of_two_at_once_one_wins(tmp_path, spec_version):
     for attempt in range(5):

@@ -15,6 +15,8 @@ from icectl.errors import (
 from icectl.format.envelope import Generation
 from icectl.format.repo import encode_repo
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
+from icectl.model.repo import SnapshotInfo
+from icectl.ops.log import read_changes_if_there
 from icectl.repository import mutations
 from icectl.repository.config import read_config
 from icectl.repository.open import open_repository
@@ -197,3 +199,5 @@ def test_the_draft_layout():
     assert not repository.is_writable
     with pytest.raises(UnsupportedError):
         repository.read_transaction_log(SnapshotId(new))
+    info = SnapshotInfo(SnapshotId(new), SnapshotId(old), 0, "")
+    assert read_changes_if_there(repository, info) is None
