@@ -53,4 +53,9 @@ def decode_ref_file(data: bytes, path: str) -> SnapshotId:
     try:
         return decode_ref(data)
     except FormatError as error:
+        # Nothing else knows where the ref pointed: only its writer can mend it.
+        error.hint = (
+            'it should hold {"snapshot":"ID"}, with the id of a file in snapshots/;'
+            " `icectl inspect-file` shows what such a file is, `icectl validate` the other refs"
+        )
         raise error.at(path) from None

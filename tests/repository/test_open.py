@@ -177,6 +177,15 @@ def test_a_damaged_snapshot_is_named_and_the_refs_stay_listed(shared_fixtures):
     assert repository.generation is Generation.V1
 
 
+def test_a_damaged_ref_is_named_with_what_it_should_hold(shared_fixtures, tmp_path):
+    path = shutil.copytree(shared_fixtures / "test-repo-v1", tmp_path / "repo")
+    ref = path / "refs" / "branch.main" / "ref.json"
+    ref.write_text('{"snapshot":"bad"}')
+    with pytest.raises(FormatError, match=r"refs/branch.main/ref.json: .*snapshot id") as caught:
+        open_repository(LocalStorage(str(path)))
+    assert '{"snapshot":"ID"}' in caught.value.hint
+
+
 def test_an_unknown_snapshot():
     repository = open_repository(memory_repository())
     with pytest.raises(RefNotFoundError):
