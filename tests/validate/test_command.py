@@ -17,8 +17,8 @@ from icectl.ops.validate.rules import RULES
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.storage.local import LocalStorage
 from tests.cli.conftest import Icectl, environ, icectl  # noqa: F401
-from tests.official import built, open_official
-from tests.official.histories import commit
+from tests.official import built, ic, open_official, zarr
+from tests.official.histories import commit, create
 from tests.validate.damage import Patient, build, copied_with_source
 
 
@@ -78,6 +78,25 @@ def test_last_sound_version(whole: Path, tmp_path: Path) -> None:
     assert str(found.last_sound_version) == patient.history[1]
 
 
+def test_virtual_source_of_two_manifests(icectl: Icectl, tmp_path: Path) -> None:  # noqa: F811
+    """What is reached by two branches is told to be, though each has its own manifest."""
+    prefix = f"file://{tmp_path.absolute()}/source/"
+    (tmp_path / "source").mkdir()
+    container = ic.VirtualChunkContainer(prefix, ic.local_filesystem_store(str(tmp_path)))
+    where = tmp_path / "repo"
+    repo = create(where, virtual_chunk_containers={prefix: container})
+    repo.create_branch("other", repo.lookup_branch("main"))
+    for branch in ("main", "other"):
+        session = repo.writable_session(branch)
+        root = zarr.open_group(session.store, mode="a")
+        root.create_array("v", shape=(4,), chunks=(4,), dtype="u1", compressors=None)
+        session.store.set_virtual_refs("v", [ic.VirtualChunkSpec([0], f"{prefix}gone", 0, 4)])
+        session.commit(branch)
+    (finding,) = icectl("validate", "-r", str(where), "--virtual", "--json").document["findings"]
+    assert finding["code"] == "ICE0601"
+    assert finding["branches"] == ["main", "other"]
+
+
 def test_refs_narrow(icectl: Icectl, whole: Path, tmp_path: Path) -> None:  # noqa: F811
     where = copied_with_source(whole, tmp_path / "repo")
     (where / "snapshots" / Patient(where).tip).unlink()
@@ -96,6 +115,22 @@ def test_fail_on_warning(icectl: Icectl, whole: Path, tmp_path: Path) -> None:  
     min((where / "overwritten").iterdir()).unlink()
     assert icectl("validate", "-r", str(where)).code == 0
     assert icectl("validate", "-r", str(where), "--fail-on", "warning").code == 3
+
+
+def test_every_copy_of_the_repo_file_has_content(
+    icectl: Icectl,  # noqa: F811
+    whole: Path,
+    tmp_path: Path,
+) -> None:
+    """Also those that the ops log names and nobody has to read."""
+    where = copied_with_source(whole, tmp_path / "repo")
+    copies = sorted((where / "overwritten").iterdir())
+    for copy in copies:
+        copy.write_bytes(b"")
+    done = icectl("validate", "-r", str(where), "--level", "refs", "--json")
+    found = [finding["object"] for finding in done.document["findings"]]
+    assert found == [f"overwritten/{copy.name}" for copy in copies]
+    assert done.document["by_code"] == {"ICE0015": len(copies)}
 
 
 def test_max_findings_counts_all(icectl: Icectl, hurt: Path) -> None:  # noqa: F811

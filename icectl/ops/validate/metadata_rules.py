@@ -89,7 +89,9 @@ BACKUP_MISSING = Rule(
 )  # fmt: skip
 BACKUP_UNREADABLE = Rule(
     "ICE0015", "warning", Level.REFS, "a copy of the repo file that the ops log needs is damaged",
-    "The ops log cannot be followed further back than this. Nothing else needs the copy.",
+    "The ops log cannot be followed further back than this, or that state cannot be restored. "
+    "Nothing else needs the copy. Those of the newest operation and of the chain are read; of "
+    "the others only the size is looked at.",
 )  # fmt: skip
 STATE_UNEXPLAINED = Rule(
     "ICE0016", "error", Level.REFS, "the newest operation does not explain the state",

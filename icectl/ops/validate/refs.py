@@ -9,7 +9,7 @@ from icectl.errors import (
     StorageError,
 )
 from icectl.format.config import decode_config_yaml
-from icectl.format.envelope import Generation
+from icectl.format.envelope import HEADER_SIZE, Generation
 from icectl.format.refs import decode_ref
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import RepoInfo
@@ -46,22 +46,27 @@ def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
     names = [update.backup_path for update in info.latest_updates if update.backup_path is not None]
     if info.repo_before_updates is not None:
         names.append(info.repo_before_updates)
-    there = {listed.path for listed in storage.list(BACKUPS, with_info=False)} if names else set()
+    sizes = {listed.path: listed.size for listed in storage.list(BACKUPS)} if names else {}
+    state_before = _name_of_state_before(info)
+    read = (state_before, info.repo_before_updates)
     for name in dict.fromkeys(names):
-        if backup_object(name) not in there:
-            path = backup_object(name)
+        path = backup_object(name)
+        size = sizes.get(path)
+        if path not in sizes:
             report.add(Problem(rules.BACKUP_MISSING, path, "the ops log in repo names it"))
             report.missing.append(path)
-    before = _read_state_before(storage, info, report)
+        elif name not in read and size is not None and size <= HEADER_SIZE:
+            # Most are too many to be read; a write that broke off shows in the listing.
+            detail = f"its {size} bytes are too few for a header and content"
+            report.add(Problem(rules.BACKUP_UNREADABLE, path, detail))
+    before = None if state_before is None else _read_backup(storage, state_before, report)
     if before is not None:
         report.extend(check_step(before, info))
     _check_chain(storage, info, report)
 
 
-def _read_state_before(storage: Storage, info: RepoInfo, report: Report) -> RepoInfo | None:
-    if len(info.latest_updates) < 2 or info.latest_updates[1].backup_path is None:
-        return None
-    return _read_backup(storage, info.latest_updates[1].backup_path, report)
+def _name_of_state_before(info: RepoInfo) -> str | None:
+    return info.latest_updates[1].backup_path if len(info.latest_updates) > 1 else None
 
 
 def _read_backup(storage: Storage, name: str, report: Report) -> RepoInfo | None:

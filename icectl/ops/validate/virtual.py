@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
 from icectl.errors import FormatError, IcectlError, ObjectNotFoundError
-from icectl.model.ids import ManifestId
+from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.manifest import ChunkRefs, Manifest
 from icectl.ops.diff.references import same_spans
 from icectl.ops.gc.watch import Watch
@@ -24,6 +25,8 @@ from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import ObjectInfo, Storage
 
 READERS = 16
+USERS_REMEMBERED = 16
+"""Neighbouring sources are mostly referred to by the same manifests."""
 OpenStorage = Callable[[str], Storage]
 """Opens the root that a URL names."""
 
@@ -32,7 +35,8 @@ OpenStorage = Callable[[str], Storage]
 class Source:
     """What references say about one file."""
 
-    manifest: ManifestId
+    manifests: int = 0
+    """A bit for each that refers to it: with many versions, sets would need much more."""
     end: int = 0
     etags: set[str] = field(default_factory=set)
     last_modified: int | None = None
@@ -43,17 +47,30 @@ class Source:
 @dataclass(slots=True)
 class Sources:
     found: dict[str, Source] = field(default_factory=dict)
+    manifests: list[ManifestId] = field(default_factory=list)
+    """By the numbers of their bits."""
 
     def add(self, manifest: Manifest) -> None:
+        bit = 1 << len(self.manifests)
+        self.manifests.append(manifest.id)
         for array in manifest.arrays:
             try:
                 numbered = number_locations(manifest, array.refs)
             except FormatError:
                 continue  # told by the check of the manifest
             if numbered.locations:
-                self._add(manifest.id, array.refs, numbered)
+                self._add(bit, array.refs, numbered)
 
-    def _add(self, manifest: ManifestId, refs: ChunkRefs, numbered: NumberedLocations) -> None:
+    def users(self, manifests: int, metadata: Metadata) -> set[SnapshotId]:
+        """The snapshots that lead to one of the manifests."""
+        return {
+            snapshot_id
+            for number, manifest_id in enumerate(self.manifests)
+            if manifests >> number & 1
+            for snapshot_id in metadata.users[manifest_id]
+        }
+
+    def _add(self, manifest: int, refs: ChunkRefs, numbered: NumberedLocations) -> None:
         rows, numbers = numbered.rows, numbered.numbers
         size = len(numbered.locations)
         ends = np.zeros(size, np.uint64)
@@ -61,7 +78,8 @@ class Sources:
         counts = np.bincount(numbers, minlength=size).tolist()
         sources = []
         for location, end, count in zip(numbered.locations, ends.tolist(), counts, strict=True):
-            source = self.found.setdefault(location, Source(manifest))
+            source = self.found.setdefault(location, Source())
+            source.manifests |= manifest
             source.end = max(source.end, end)
             source.num_chunks += count
             sources.append(source)
@@ -109,6 +127,11 @@ def check_virtual(
         except IcectlError as error:
             return location, error
 
+    @lru_cache(USERS_REMEMBERED)
+    def users(manifests: int) -> set[SnapshotId]:
+        return sources.users(manifests, metadata)
+
+    uncovered: dict[str, int] = {}
     looked = without_etag = 0
     with watch.phase("looking at virtual sources", len(sources.found), "files") as counter:
         for location, found in map_on_threads(
@@ -116,18 +139,19 @@ def check_virtual(
         ):
             counter.advance()
             source = sources.found[location]
-            users = metadata.users[source.manifest]
             prefix, configured = find_container(location, prefixes)
             if not configured:
-                detail = f"no container covers {prefix}"
-                report.add(Problem(rules.SOURCE_CONTAINER, prefix, detail), users)
+                uncovered[prefix] = uncovered.get(prefix, 0) | source.manifests
             for rule, detail in _judge(source, found):
                 where = f"{detail} ({source.num_chunks} references)"
-                report.add(Problem(rule, location, where), users)
+                report.add(Problem(rule, location, where), users(source.manifests))
             without_etag += (
                 isinstance(found, ObjectInfo) and found.etag is None and bool(source.etags)
             )
             looked += not isinstance(found, IcectlError) or isinstance(found, ObjectNotFoundError)
+    for prefix, manifests in uncovered.items():
+        detail = f"no container covers {prefix}"
+        report.add(Problem(rules.SOURCE_CONTAINER, prefix, detail), users(manifests))
     if without_etag:
         files = (
             "1 virtual source was"
