@@ -83,6 +83,8 @@ def spark_session(
     missing = missing_for_spark(options, environ)
     if missing is not None:
         raise UnsupportedError(f"Spark cannot be used: {missing.what}", hint=missing.hint)
+    from tempfile import TemporaryDirectory
+
     from pyspark.sql import SparkSession
 
     # It doubts the newest pandas in front of every user, who cannot act on it.
@@ -93,15 +95,17 @@ def spark_session(
         yield running
         return
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    session = _start(_builder(options, name, submitted=SUBMITTED in environ))
-    try:
-        register(session)
-        yield session
-    finally:
-        session.stop()
+    # Where Spark would make a directory for tables of its own, if only for SHOW TABLES.
+    with TemporaryDirectory(prefix="icectl-") as warehouse:
+        session = _start(_builder(options, name, warehouse, submitted=SUBMITTED in environ))
+        try:
+            register(session)
+            yield session
+        finally:
+            session.stop()
 
 
-def _builder(options: SparkOptions, name: str, *, submitted: bool) -> Any:
+def _builder(options: SparkOptions, name: str, warehouse: str, *, submitted: bool) -> Any:
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name).config("spark.sql.session.timeZone", "UTC")
@@ -115,6 +119,7 @@ def _builder(options: SparkOptions, name: str, *, submitted: bool) -> Any:
             builder.config("spark.ui.enabled", "false")
             .config("spark.ui.showConsoleProgress", "false")
             .config("spark.driver.extraJavaOptions", logging)
+            .config("spark.sql.warehouse.dir", Path(warehouse).as_uri())
         )
     for key, value in options.conf.items():
         builder = builder.config(key, value)

@@ -195,7 +195,7 @@ def test_views_have_what_a_query_names() -> None:
     assert plan_views("table refs")["refs"] == everything
 
 
-def test_java_that_starts_writes_nothing_of_its_own(zoo: Path) -> None:
+def test_java_that_starts_writes_nothing_of_its_own(zoo: Path, tmp_path: Path) -> None:
     """Not even its warning of incubator modules: an error is one JSON object."""
 
     def call(query: str, *arguments: str) -> Outcome:
@@ -203,14 +203,17 @@ def test_java_that_starts_writes_nothing_of_its_own(zoo: Path) -> None:
         done = subprocess.run(
             [sys.executable, "-m", "icectl.cli.main", *words],
             env={**os.environ, "SPARK_LOCAL_IP": "127.0.0.1"},
+            cwd=tmp_path,
             capture_output=True,
             text=True,
             check=False,
         )
         return Outcome(done.returncode, done.stdout, done.stderr)
 
-    outcome = call("select 1 as one")
-    assert (outcome.code, outcome.document["rows"], outcome.err) == (0, [{"one": 1}], "")
+    outcome = call("show tables")
+    assert (outcome.code, outcome.err) == (0, "")
+    assert [row["tableName"] for row in outcome.document["rows"]] == sorted(SCHEMAS)
+    assert list(tmp_path.iterdir()) == []
     outcome = call("select foo from refs")
     assert outcome.code == 2
     assert "UNRESOLVED_COLUMN" in outcome.error["message"]
