@@ -185,6 +185,15 @@ def test_a_file_in_its_place_is_told(icectl: Icectl, tmp_path: Path) -> None:
     assert "file cannot be used: Not a directory" in done.stderr
 
 
+@pytest.mark.parametrize("place", ["s3://bucket/prefix", "file:///tmp/x", ""])
+def test_what_is_no_directory_is_told(icectl: Icectl, tmp_path: Path, place: str) -> None:
+    before = names(tmp_path)
+    done = icectl("demo", place, "--no-tour", "--writer", "icectl")
+    assert done.returncode == 2
+    assert "the demo is made in a directory of this machine" in done.stderr
+    assert names(tmp_path) == before
+
+
 def test_a_tour_that_fails_ends_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

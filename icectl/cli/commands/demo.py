@@ -25,7 +25,7 @@ POLICY = "--keep-last 3 --keep-weekly 4"
 TOUR = (
     ("Every commit, also those that no branch leads to any more", "log --graph --all --oneline"),
     ("What is in the newest version", "ls --tree"),
-    ("What the last week changed", "diff main~6 main"),
+    ("What the last six commits changed", "diff main~6 main"),
     ("Every operation on the repository, not only commits", "ops-log -n 12"),
     ("Is all of it sound, down to each chunk file?", "validate --level chunks"),
     ("Where the bytes go", "stats"),
@@ -91,9 +91,14 @@ def demo(
     Only new files in DIRECTORY are written, and nothing outside of it; delete it when you are
     done.
     """
-    from icectl.ops.demo.write import check_directory, choose_author, write_demo_repository
+    from icectl.ops.demo.write import (
+        check_directory,
+        choose_author,
+        parse_directory,
+        write_demo_repository,
+    )
 
-    root = Path(directory)
+    root = parse_directory(directory)
     check_directory(root)
     author = choose_author(writer)
     repository = root / "weather"

@@ -36,6 +36,15 @@ class DemoRepository:
     author: Author
 
 
+def parse_directory(text: str) -> Path:
+    if not text or "://" in text:
+        raise UsageError(
+            f"the demo is made in a directory of this machine, and {text!r} is none",
+            hint="icectl demo demo-repo",
+        )
+    return Path(text)
+
+
 def check_directory(directory: Path) -> None:
     """`RefusedError` unless the directory is empty or does not exist yet."""
     try:
