@@ -120,11 +120,11 @@ def _invoke(invocation: Invocation, environ: Mapping[str, str]) -> int:
         with context.output:
             return invocation.function.body(context, **invocation.arguments) or exit_codes.DONE
     except (RefNotFoundError, RepositoryNotFoundError) as error:
+        import shlex
+
         named = context.options.repo or environ.get("ICECTL_REPO")
         if named and isinstance(error, RepositoryNotFoundError):
             error.hint = suggest_repository(named, environ) or error.hint
-        import shlex
-
         places = invocation.words() if invocation.function.repository else ()
         for value in filter(is_repository_directory, places):
             call = f"icectl {invocation.command.name} -r {shlex.quote(value)}"
