@@ -119,7 +119,9 @@ def test_status_must_be_online(gc: Any, repository: Path) -> None:
 
 def test_only(gc: Any, repository: Path) -> None:
     before, data = files(repository), live(repository)
-    code, out, _ = gc(*"--older-than 7d --yes --only chunks --only manifests --json".split())
+    code, out, _ = gc(
+        "--older-than", "7d", "--yes", "--only", "chunks", "--only", "manifests", "--json"
+    )
     assert code == 0
     gone = before - files(repository)
     assert {path.split("/")[0] for path in gone} == {"chunks", "manifests"}
