@@ -16,8 +16,7 @@ def check_variables(location: Location, environ: Mapping[str, str]) -> None:
     scheme, _ = split_location(location.url)
     options = location.storage_options
     if scheme == "s3" and "endpoint_url" not in options:
-        ignored = environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true"
-        names = () if ignored else ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
+        names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
         used = next((name for name in names if environ.get(name)), None)
         if used is not None:
             check_endpoint_url(environ[used], f"the variable {used}")

@@ -48,9 +48,9 @@ def test_a_path_of_the_config_file_does_not_depend_on_where_the_user_is(
     (tmp_path / "config.toml").write_text(
         '[repositories.a]\nlocation = "~/tilde"\n[repositories.b]\nlocation = "beside/it"\n'
     )
-    monkeypatch.setenv("HOME", "/home/me")
+    monkeypatch.setenv("HOME", str(tmp_path / "mine"))
     monkeypatch.chdir("/")
-    assert find_location("a", [], environ).url == "/home/me/tilde"
+    assert find_location("a", [], environ).url == str(tmp_path / "mine" / "tilde")
     assert find_location("b", [], environ).url == str(tmp_path / "beside" / "it")
 
 
