@@ -100,10 +100,10 @@ def _totals(result: StatsResult, style: Style) -> Iterator[str]:
     freed = result.could_free
     if freed is not None:
         yield (
-            f"  expire and gc would free {format_size(freed.bytes)}: "
+            f"  expire would let gc free about {format_size(freed.bytes)}: "
             f"{format_count(freed.snapshots, 'snapshot')}, "
             f"{format_count(freed.manifests, 'manifest')}, "
-            f"{format_count(freed.chunks, 'chunk')}"
+            f"{format_count(freed.chunks, 'chunk')}; what is garbage today comes on top"
         )
 
 

@@ -65,6 +65,9 @@ def export_with_spark(frame: Any, schema: Any, target: str, format_: str) -> Non
         columns.append(column.alias(name))
     writer = frame.select(*columns).write
     if format_ == "csv":
+        # Otherwise it trims texts.
+        writer = writer.option("ignoreLeadingWhiteSpace", "false")
+        writer = writer.option("ignoreTrailingWhiteSpace", "false")
         writer.option("header", "true").option("escape", '"').option("emptyValue", '""').csv(target)
     else:
         writer.option("ignoreNullFields", "false").json(target)
@@ -122,7 +125,12 @@ def plan_views(query: str) -> dict[str, tuple[str, ...]]:
     """
     text = re.sub(r"count\s*\(\s*\*\s*\)", "", query.lower())
     words = set(re.findall(r"\w+", text))
-    unnamed = "*" in text or bool(words & {"natural", "table", "describe", "desc", "show"})
+    # `from nodes |> where …` asks for all of them, too.
+    unnamed = (
+        "*" in text
+        or "select" not in words
+        or bool(words & {"natural", "table", "describe", "desc", "show"})
+    )
     tables = [table for table in SCHEMAS if table in words]
     views = {}
     for table in tables or SCHEMAS:

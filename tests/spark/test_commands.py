@@ -18,6 +18,8 @@ from icectl.cli.main import run
 from icectl.ops.tables.schemas import SCHEMAS
 from icectl.spark.tables import check_query, plan_views
 from tests.cli.conftest import Outcome
+from tests.official import copied, open_official
+from tests.official.histories import commit
 from tests.spark import MARKS
 from tests.tables.expected import comparable
 
@@ -156,9 +158,12 @@ def test_export_equals_the_local_one(
     icectl: Callable[..., Outcome], zoo: Path, tmp_path: Path, format_: str
 ) -> None:
     tables = ("chunk_refs", "snapshots", "nodes")
+    mine = copied(zoo, tmp_path / "repo")
+    with commit(open_official(mine), "  spaces around  ") as root:
+        root.create_group(" and in ")
     for engine in ("local", "spark"):
         arguments = ("--to", tmp_path / engine, "--format", format_, "--engine", engine)
-        outcome = icectl("export", *tables, "-r", zoo, "--json", *arguments)
+        outcome = icectl("export", *tables, "-r", mine, "--json", *arguments)
         assert outcome.code == 0, outcome.err
         assert outcome.document["engine"] == engine
 
@@ -193,6 +198,7 @@ def test_views_have_what_a_query_names() -> None:
     everything = tuple(SCHEMAS["refs"].names)
     assert plan_views("select name from refs natural join nodes")["refs"] == everything
     assert plan_views("table refs")["refs"] == everything
+    assert plan_views("from refs |> where kind = 'tag'")["refs"] == everything
 
 
 def test_java_that_starts_writes_nothing_of_its_own(zoo: Path, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ EXAMPLES = {
         ("icectl stats", "bytes and chunks of all versions, by group and array"),
         ("icectl stats main --depth 1", "what the newest version of main refers to"),
         ("icectl stats --by snapshots", "the growth over commits"),
-        ("icectl stats --older-than 30d", "also what expire and gc would free"),
+        ("icectl stats --older-than 30d", "also what expire would let gc free"),
         ("icectl stats --by containers --csv", "a table for a spreadsheet"),
     )
 }
@@ -57,7 +57,8 @@ def stats(
         Option(
             "--older-than",
             metavar="TIME",
-            help="Tell what would be free after `icectl expire --older-than TIME` and gc.",
+            help="Tell what `icectl expire --older-than TIME` would let gc free, beside what is "
+            "garbage today.",
         ),
     ] = None,
     policy: Annotated[
@@ -65,7 +66,8 @@ def stats(
         Option(
             "--policy",
             metavar="NAME",
-            help="Tell what would be free after `icectl expire --policy NAME` and gc.",
+            help="Tell what `icectl expire --policy NAME` would let gc free, beside what is "
+            "garbage today.",
         ),
     ] = None,
     csv: Annotated[
