@@ -1,4 +1,4 @@
-"""Each job of `make bench` runs, on a twentieth of its data; what it measures is not judged."""
+"""Every job of `make bench` runs, on a twentieth of its data; what it measures is not judged."""
 
 from __future__ import annotations
 
@@ -11,26 +11,30 @@ import pytest
 
 from tests.benchmarks import jobs
 from tests.benchmarks.__main__ import measure
-from tests.benchmarks.harness import JOBS, SCALES, Job
+from tests.benchmarks.harness import JOBS, SCALES
 
 for module in pkgutil.iter_modules(jobs.__path__, jobs.__name__ + "."):
     importlib.import_module(module.name)
 
-NEEDS_SPARK = [
-    pytest.mark.slow,
-    pytest.mark.spark,
-    pytest.mark.skipif(not shutil.which("java"), reason="Spark needs Java, which is not installed"),
-]
+pytestmark = pytest.mark.skipif(
+    find_spec("icechunk") is None, reason="the official package is not installed"
+)
 
 
-def marked(job: Job) -> object:
-    on_spark = job.name.startswith("spark")
-    return pytest.param(job, id=job.name, marks=NEEDS_SPARK if on_spark else [])
+def failures(*, on_spark: bool) -> dict[str, str]:
+    """One job after the other: they share data and copies of it."""
+    chosen = [job for job in JOBS if job.name.startswith("spark") == on_spark]
+    results = [measure(job, SCALES["small"], rounds=0) for job in chosen]
+    assert results
+    return {result["job"]: result["error"] for result in results if "error" in result}
 
 
-@pytest.mark.skipif(find_spec("icechunk") is None, reason="the official package is not installed")
-@pytest.mark.xdist_group("benchmarks")
-@pytest.mark.parametrize("job", map(marked, JOBS))
-def test_a_job_runs(job: Job) -> None:
-    result = measure(job, SCALES["small"], rounds=0)
-    assert "error" not in result
+def test_every_job_runs() -> None:
+    assert failures(on_spark=False) == {}
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.skipif(not shutil.which("java"), reason="Spark needs Java, which is not installed")
+def test_every_job_on_spark_runs() -> None:
+    assert failures(on_spark=True) == {}

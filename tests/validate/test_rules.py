@@ -131,7 +131,12 @@ damage("ICE0014")(lambda p: newest_backup(p).unlink())
 damage("ICE0015")(lambda p: truncate(newest_backup(p), 9))
 damage("ICE0016")(
     lambda p: p.repo(
-        lambda raw: raw._replace(tags=tuple(one._replace(snapshot_index=0) for one in raw.tags))
+        lambda raw: raw._replace(
+            tags=tuple(
+                one._replace(snapshot_index=(one.snapshot_index + 1) % len(raw.snapshots))
+                for one in raw.tags
+            )
+        )
     )
 )
 damage("ICE0017")(
