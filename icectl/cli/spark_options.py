@@ -16,10 +16,10 @@ ENGINES = ("auto", "local", "spark")
 ROWS_FOR_SPARK = 50_000_000
 """Beyond this many references `auto` means Spark, where it is installed.
 
-Chosen for memory, not for speed. Single runs of gc's plan on a busy machine of 2 cores: one
-process took 18 to 29 s and 970 MB for 10 million references, Spark 96 to 136 s with a driver of
-125 MB that did not grow. On 2 cores Spark was never faster; from where a larger cluster is has
-not been measured. 50 million are, by that measure, about 5 GB for one process.
+Chosen for memory, not for speed. gc's plan of 10 million references on a machine of 2 cores: one
+process took 11 s and 960 MB, Spark 43 s with a driver of 125 MB that did not grow, and about 10 s
+more to start. On 2 cores Spark was never faster; from where a larger cluster is has not been
+measured. 50 million are, by that measure, about 5 GB for one process.
 """
 
 EngineOption = Annotated[
