@@ -104,12 +104,13 @@ def _gather_many(
     ids = np.empty((count, 12), np.uint8)
     tables = np.empty(count, np.uint32)
     ends: list[NDArray[np.uint64]] = []
-    seen = native = 0
+    first = native = 0
     for array in raw.arrays:
-        for _, positions, places in columns.groups(CHUNK_REF, *array.refs):
+        own = tables[first : first + array.refs[1]]
+        first += len(own)
+        for chosen, positions, places in columns.groups(CHUNK_REF, *array.refs):
+            own[chosen] = positions
             rows = len(positions)
-            tables[seen : seen + rows] = positions
-            seen += rows
             if _kind(places, int(positions[0]))[0] is not RefKind.NATIVE:
                 continue
             place = positions + places[_FIELDS["chunk_id"]]
@@ -125,8 +126,8 @@ def _gather_many(
             )
             end = offset + length
             ends.append(np.where(end < offset, np.uint64(2**64 - 1), end))
-    # In the file's own order they ascend, as writers do it.
-    if (tables[1:] <= tables[:-1]).any():
+    # Writers place them one after the other, upward or downward; then none stands twice.
+    if not ((tables[1:] > tables[:-1]).all() or (tables[1:] < tables[:-1]).all()):
         tables.sort()
         if (tables[1:] == tables[:-1]).any():
             raise FormatError(TWO_PLACES)

@@ -5,8 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from icectl.errors import UnsupportedError
+from icectl.errors import FormatError, UnsupportedError
+from icectl.format.envelope import FileType, decode_envelope, encode_envelope
 from icectl.format.manifest import encode_manifest
+from icectl.format.reader import Reader
+from icectl.format.schema import MANIFEST
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, Spans
 from icectl.ops.gc.marking import ManifestClaim, mark_manifest, mark_snapshot
@@ -48,6 +51,37 @@ def test_two_references_to_the_same_bytes_are_kept(count: int) -> None:
     ids[1] = ids[0]
     data = manifest_of(ids, [0] * count)
     assert len(mark_manifest(data, ManifestClaim(ID, len(data), count)).ids) == count
+
+
+def with_tables_at(data: bytes, order: list[int]) -> bytes:
+    """The same manifest, whose nth reference is the table of the reference `order[n]`."""
+    payload = bytearray(decode_envelope(data).payload)
+    start, count = Reader(payload).read_root(MANIFEST).arrays[0].refs
+    slots = np.arange(start, start + 4 * count, 4, dtype=np.uint32)
+    offsets = np.frombuffer(payload, "<u4", count, start)
+    payload[start : start + 4 * count] = ((slots + offsets)[order] - slots).astype("<u4").tobytes()
+    return encode_envelope(payload, FileType.MANIFEST, 2)
+
+
+@pytest.mark.parametrize("count", [4, 200, 20_000])
+@pytest.mark.parametrize("step", [1, -1])
+def test_an_offset_bent_to_another_reference(count: int, step: int) -> None:
+    """It would hide the reference that belongs there, whichever way the writer lays them."""
+    data = manifest_of([number % 256 for number in range(count)], [0] * count)
+    order = list(range(count))[::step]
+    mixed = [*order[count // 2 :], *order[: count // 2]]
+    for harmless in (order, mixed):
+        laid = with_tables_at(data, harmless)
+        marked = mark_manifest(laid, ManifestClaim(ID, len(laid), count))
+        assert sorted(marked.ids.to_bytes()) == sorted(
+            mark_manifest(data, ManifestClaim(ID, len(data), count)).ids.to_bytes()
+        )
+    for bent, onto in ((0, 1), (count - 1, 0), (count // 2, count // 2 - 1)):
+        places = list(order)
+        places[bent] = order[onto]
+        laid = with_tables_at(data, places)
+        with pytest.raises(FormatError, match="stands in two places"):
+            mark_manifest(laid, ManifestClaim(ID, len(laid), count))
 
 
 def test_a_file_of_another_generation_is_named() -> None:
