@@ -14,7 +14,7 @@ from icectl.ops.gc.collect import GcOptions, collect_garbage
 from icectl.ops.gc.execute import Deleted
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
-from tests.official import ic, open_official, random_history, read_everything, zarr
+from tests.official import Where, ic, open_official, random_history, read_everything, zarr
 from tests.official.histories import commit, create
 
 OBJECTS = ("snapshots", "transactions", "manifests", "chunks")
@@ -118,14 +118,14 @@ def collect(
     )
 
 
-def official_gc(where: Path, cutoff: int | None = None) -> Any:
+def official_gc(where: Where, cutoff: int | None = None) -> Any:
     moment = datetime.datetime.fromtimestamp(
         (now() if cutoff is None else cutoff) / 1e6, datetime.UTC
     )
     return open_official(where).garbage_collect(moment)
 
 
-def live(where: Path) -> dict[str, Any]:
+def live(where: Where) -> dict[str, Any]:
     """Each version that a branch or tag leads to, with all of its data."""
     repo = open_official(where)
     everything = read_everything(repo)

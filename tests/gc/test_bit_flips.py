@@ -42,7 +42,10 @@ def targets(repository: Path) -> list[Path]:
 def check_flips(
     source: Path, tmp_path: Path, number: int, seed: int, kinds: tuple[str, ...] = KINDS
 ) -> tuple[int, int]:
-    """How many flips were refused, and how many plans were still made."""
+    """How many flips were refused, and how many plans were still made.
+
+    More than `number`, where chance would have it that all were refused or none.
+    """
     mine = copied(source, tmp_path / "repo")
     chance = random.Random(seed)
     live = files(mine) - planned_paths(plan_gc(open_repository(LocalStorage(mine)), now()))
@@ -52,7 +55,9 @@ def check_flips(
     ]
     by_kind = [paths for paths in by_kind if paths]
     refused = made = 0
-    for _ in range(number):
+    for tried in range(10 * number):
+        if tried >= number and refused and made:
+            break
         path = chance.choice(chance.choice(by_kind))
         whole = path.read_bytes()
         bit = chance.randrange(len(whole) * 8)

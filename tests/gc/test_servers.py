@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,16 @@ from icectl.ops.gc.collect import GcOptions, collect_garbage
 from icectl.ops.gc.watch import OutOfTimeError, Watch
 from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
-from tests.gc.repositories import collect, files, live, messy_repository, now
-from tests.gc.test_faults import live_paths, paths
+from tests.gc.repositories import (
+    collect,
+    files,
+    live,
+    messy_repository,
+    now,
+    official_gc,
+    random_repository,
+)
+from tests.gc.test_faults import paths
 from tests.official import built, open_official, zarr
 from tests.official.histories import commit, create
 from tests.servers.gcs import GcsServer
@@ -32,44 +41,66 @@ def upload(source: Path, storage: Storage) -> None:
             storage.put_if_absent(path.relative_to(source).as_posix(), path.read_bytes())
 
 
-def check_on_server(source: Path, storage: Storage, official: Any) -> None:
-    upload(source, storage)
+def check_like_official_on_server(
+    source: Path,
+    prefix: str,
+    open_ours: Callable[[str], Storage],
+    open_theirs: Callable[[str], Any],
+    look_at_plan: Callable[[Storage, int], object] = lambda storage, cutoff: None,
+    **options: Any,
+) -> None:
+    """The same objects remain as the official package leaves on a copy, and the same data."""
+    ours, copy = open_ours(prefix), open_ours(f"{prefix}-copy")
+    for storage in (ours, copy):
+        upload(source, storage)
     time.sleep(2.1)  # times have whole seconds here
-    cutoff = storage.read_clock() + 1_000_000
-    before = live(official)
-    _, deleted = collect(storage, cutoff)
+    cutoff = ours.read_clock() + 1_000_000
+    before = live(open_theirs(prefix))
+    look_at_plan(ours, cutoff)
+    official_gc(open_theirs(f"{prefix}-copy"), cutoff)
+    _, deleted = collect(ours, cutoff, **options)
     assert not deleted.failures
-    assert paths(storage) == live_paths(source) < files(source)
-    assert live(official) == before
-    run, _ = collect(storage, cutoff)
+    assert paths(ours) == paths(copy) < files(source)
+    assert live(open_theirs(prefix)) == before
+    run, _ = collect(ours, cutoff, **options)
     assert run.plan.num_objects == 0
 
 
-@pytest.mark.parametrize("spec_version", [1, 2])
+SOURCES = [
+    pytest.param((messy_repository, 1), id="messy-1"),
+    pytest.param((messy_repository, 2), id="messy-2"),
+    pytest.param((random_repository, 5001, 40, 1), id="random-1"),
+    pytest.param((random_repository, 5002, 40, 2), id="random-2"),
+]
+
+
+@pytest.fixture(params=SOURCES)
+def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(tmp_path_factory, *request.param)
+
+
 def test_seaweedfs(
-    seaweedfs_server: S3Server,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-    spec_version: int,
+    seaweedfs_server: S3Server, source: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in seaweedfs_server.environment.items():
         monkeypatch.setenv(name, value)
-    source = built(tmp_path_factory, messy_repository, spec_version)
-    prefix = f"gc-messy-{spec_version}"
-    storage = open_storage(f"s3://{seaweedfs_server.bucket}/{prefix}", {})
-    check_on_server(source, storage, seaweedfs_server.official_storage(prefix))
+    check_like_official_on_server(
+        source,
+        f"gc-{source.parent.name}",
+        lambda prefix: open_storage(f"s3://{seaweedfs_server.bucket}/{prefix}", {}),
+        seaweedfs_server.official_storage,
+    )
 
 
-def test_fake_gcs(
-    gcs_server: GcsServer,
-    tmp_path_factory: pytest.TempPathFactory,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_fake_gcs(gcs_server: GcsServer, source: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in gcs_server.environment.items():
         monkeypatch.setenv(name, value)
-    source = built(tmp_path_factory, messy_repository, 2)
-    storage = open_storage(f"gs://{gcs_server.bucket}/gc-messy", {})
-    check_on_server(source, storage, gcs_server.official_storage("gc-messy"))
+    check_like_official_on_server(
+        source,
+        f"gc-{source.parent.name}",
+        lambda prefix: open_storage(f"gs://{gcs_server.bucket}/{prefix}", {}),
+        gcs_server.official_storage,
+    )
 
 
 class Writer(threading.Thread):

@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,16 @@ import pytest
 from icectl.cli.main import run
 from icectl.errors import FormatError
 from icectl.model.ids import ChunkId
-from icectl.ops.gc.collect import GcOptions, PlannedRun, collect_garbage, plan_run
+from icectl.ops.gc.collect import GcOptions, PlannedRun, collect_garbage
 from icectl.ops.gc.execute import Deleted
 from icectl.spark.gc_engine import SparkEngine
 from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
 from icectl.storage.sharded_listing import SMALL_DIRECTORY, plan_shards_of
 from tests.gc import test_servers as gc_servers
-from tests.gc.repositories import collect, live, messy_repository
+from tests.gc.repositories import collect, messy_repository
 from tests.gc.test_faults import live_paths, paths
-from tests.gc.test_servers import upload
+from tests.gc.test_servers import SOURCES, check_like_official_on_server, upload
 from tests.official import built
 from tests.servers.gcs import GcsServer
 from tests.servers.s3 import ACCESS_KEY, SECRET_KEY, S3Server
@@ -51,20 +52,6 @@ def s3_storage(server: S3Server, prefix: str) -> Storage:
     return open_storage(f"s3://{server.bucket}/{prefix}", {"endpoint_url": server.url})
 
 
-def check_on_server(
-    source: Path, storage: Storage, official: Any, on_spark: dict[str, Any]
-) -> None:
-    time.sleep(2.1)  # times have whole seconds here
-    cutoff = storage.read_clock() + 1_000_000
-    before = live(official)
-    check_equal_plans(storage, cutoff, on_spark)
-    _, deleted = collect_garbage(storage, GcOptions(cutoff, **on_spark), lambda run: None)
-    assert not deleted.failures
-    assert paths(storage) == live_paths(source)
-    assert live(official) == before
-    assert plan_run(storage, GcOptions(cutoff, **on_spark)).plan.num_objects == 0
-
-
 def test_seaweedfs(
     seaweedfs: S3Server,
     on_spark: dict[str, Any],
@@ -73,12 +60,18 @@ def test_seaweedfs(
 ) -> None:
     source = built(tmp_path_factory, messy_repository, 2)
     storage = s3_storage(seaweedfs, "gc-spark")
-    upload(source, storage)
     with ThreadPoolExecutor(8) as pool:
         names = [f"chunks/{ChunkId.generate()}" for _ in range(SMALL_DIRECTORY + 200)]
         list(pool.map(lambda name: storage.put_if_absent(name, b"garbage"), names))
     assert len(plan_shards_of(storage, "chunks", 16)) == 16
-    check_on_server(source, storage, seaweedfs.official_storage("gc-spark"), on_spark)
+    check_like_official_on_server(
+        source,
+        "gc-spark",
+        partial(s3_storage, seaweedfs),
+        seaweedfs.official_storage,
+        partial(check_equal_plans, on_spark=on_spark),
+        **on_spark,
+    )
     (log,) = event_logs.iterdir()
     text = log.read_text(errors="replace")
     assert "MapInArrow" in text
@@ -86,19 +79,23 @@ def test_seaweedfs(
         assert secret not in text
 
 
-@pytest.mark.parametrize("spec_version", [1, 2])
+@pytest.mark.parametrize("built_by", SOURCES)
 def test_fake_gcs(
     gcs_server: GcsServer,
     on_spark: dict[str, Any],
     tmp_path_factory: pytest.TempPathFactory,
-    spec_version: int,
+    built_by: tuple[Any, ...],
 ) -> None:
-    source = built(tmp_path_factory, messy_repository, spec_version)
-    prefix = f"gc-spark-{spec_version}"
+    source = built(tmp_path_factory, *built_by)
     options = {"endpoint_url": gcs_server.url, "anonymous": "true"}
-    storage = open_storage(f"gs://{gcs_server.bucket}/{prefix}", options)
-    upload(source, storage)
-    check_on_server(source, storage, gcs_server.official_storage(prefix), on_spark)
+    check_like_official_on_server(
+        source,
+        f"gc-spark-{source.parent.name}",
+        lambda prefix: open_storage(f"gs://{gcs_server.bucket}/{prefix}", options),
+        gcs_server.official_storage,
+        partial(check_equal_plans, on_spark=on_spark),
+        **on_spark,
+    )
 
 
 def test_official_writers_at_work(
