@@ -146,14 +146,18 @@ class Writer(threading.Thread):
             self.repo.reset_branch(self.branch, self.random.choice(ancestry[:4]).id)
 
 
-def check_concurrency(server: S3Server, prefix: str, seconds: float, *, pause: float = 0.5) -> int:
+def check_concurrency(
+    server: S3Server, prefix: str, seconds: float, *, pause: float = 0.5, **options: Any
+) -> tuple[int, int]:
+    """How many objects were deleted while the writers were at work, and afterwards."""
     official = server.official_storage(prefix)
     repo = create(official, 2, inline_chunk_threshold_bytes=0)
     with commit(repo, "array") as root:
         root.create_array(
             "a", shape=(64,), chunks=(16,), dtype="i8", compressors=None, fill_value=0
         )
-    storage = open_storage(f"s3://{server.bucket}/{prefix}", {})
+    # Executors of Spark have credentials in their environment, and not where the server is.
+    storage = open_storage(f"s3://{server.bucket}/{prefix}", {"endpoint_url": server.url})
     writers = [Writer(official, f"writer-{number}", number, pause) for number in range(2)]
     for writer in writers:
         writer.start()
@@ -161,9 +165,11 @@ def check_concurrency(server: S3Server, prefix: str, seconds: float, *, pause: f
     end = time.monotonic() + seconds
     try:
         while time.monotonic() < end:
-            options, watch = GcOptions(cutoff=now() - 4_000_000), Watch(deadline=end)
+            seconds_past = GcOptions(cutoff=now() - 4_000_000, **options)
             try:
-                _, done = collect_garbage(storage, options, lambda run: None, watch)
+                _, done = collect_garbage(
+                    storage, seconds_past, lambda run: None, Watch(deadline=end)
+                )
             except (ConflictError, OutOfTimeError):
                 continue  # the writers were faster each time
             deleted += sum(done.count.values())
@@ -175,8 +181,7 @@ def check_concurrency(server: S3Server, prefix: str, seconds: float, *, pause: f
             writer.join()
     assert [writer.error for writer in writers] == [None, None]
     time.sleep(5)
-    _, done = collect(storage, now() - 1_000_000)
-    deleted += sum(done.count.values())
+    _, last = collect(storage, now() - 1_000_000, **options)
     repo = open_official(official)
     checked = 0
     for writer in writers:
@@ -190,7 +195,7 @@ def check_concurrency(server: S3Server, prefix: str, seconds: float, *, pause: f
                 assert (array[:] == writer.expected[info.id]).all()
                 checked += 1
     assert checked > 2
-    return deleted
+    return deleted, sum(last.count.values())
 
 
 def test_official_writers_at_work(
@@ -198,7 +203,8 @@ def test_official_writers_at_work(
 ) -> None:
     for name, value in seaweedfs_server.environment.items():
         monkeypatch.setenv(name, value)
-    assert check_concurrency(seaweedfs_server, "gc-concurrent", 12) > 0
+    meanwhile, _ = check_concurrency(seaweedfs_server, "gc-concurrent", 12)
+    assert meanwhile > 0
 
 
 def test_official_writers_that_never_pause(
@@ -208,7 +214,8 @@ def test_official_writers_that_never_pause(
     for name, value in seaweedfs_server.environment.items():
         monkeypatch.setenv(name, value)
     started = time.monotonic()
-    assert check_concurrency(seaweedfs_server, "gc-never-pause", 10, pause=0) > 0
+    meanwhile, afterwards = check_concurrency(seaweedfs_server, "gc-never-pause", 10, pause=0)
+    assert meanwhile + afterwards > 0
     assert time.monotonic() - started < 120
 
 
@@ -218,4 +225,5 @@ def test_official_writers_at_work_for_long(
 ) -> None:
     for name, value in seaweedfs_server.environment.items():
         monkeypatch.setenv(name, value)
-    assert check_concurrency(seaweedfs_server, "gc-concurrent-long", 60) > 0
+    meanwhile, _ = check_concurrency(seaweedfs_server, "gc-concurrent-long", 60)
+    assert meanwhile > 0
