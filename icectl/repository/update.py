@@ -8,7 +8,6 @@ tells whether the update landed, however many others came after it.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -23,9 +22,9 @@ from icectl.errors import (
 )
 from icectl.format.repo import decode_repo, encode_repo
 from icectl.format.values import decode_flexbuffers
-from icectl.model.ids import encode_base32
 from icectl.model.repo import Availability, RepoInfo, RepoStatus, Update, UpdateType
 from icectl.records import dataclass, replace
+from icectl.repository.backups import backup_name
 from icectl.repository.edits import Edited
 from icectl.repository.ops_log import REPO_PATH, OpsLogBeyondReach, backup_object, walk_updates
 from icectl.storage.contract import Storage
@@ -35,8 +34,6 @@ LONGEST_PAUSE_SECONDS = 3.0
 MOST_WINDOWS = 8
 DEFAULT_NUM_UPDATES_PER_FILE = 1000
 LATEST_TIME = 2**64 - 1
-YEAR_3000_MILLISECONDS = 32_503_680_000_000
-"""Backups are named by the time left until then, so that the newest lists first."""
 _LIMITED: dict[int, str] = {Availability.READ_ONLY: "read-only", Availability.OFFLINE: "offline"}
 
 
@@ -137,11 +134,6 @@ def with_update(info: RepoInfo, update_type: UpdateType, now: int, backup: str) 
                 info, latest_updates=tuple(updates[:index]), repo_before_updates=overflow
             )
     return replace(info, latest_updates=tuple(updates))
-
-
-def backup_name(now: int) -> str:
-    remaining = YEAR_3000_MILLISECONDS - now // 1000
-    return f"repo.{remaining}.{encode_base32(os.urandom(12))}"
 
 
 def check_online(status: RepoStatus) -> None:

@@ -7,7 +7,6 @@ gap. A tag's file is never removed: an empty tombstone beside it deletes the tag
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable
 
@@ -18,7 +17,8 @@ from icectl.errors import (
     RefNotFoundError,
 )
 from icectl.format.refs import encode_ref
-from icectl.model.ids import SnapshotId, encode_base32
+from icectl.model.ids import SnapshotId
+from icectl.repository.backups import backup_name
 from icectl.repository.edits import (
     check_deletable,
     check_expected,
@@ -27,7 +27,7 @@ from icectl.repository.edits import (
 )
 from icectl.repository.layout import CONFIG_PATH, STANDARD
 from icectl.repository.names import check_new_name, nearest_hint
-from icectl.repository.ops_log import BACKUPS
+from icectl.repository.ops_log import backup_object
 from icectl.repository.ref_files import (
     TOMBSTONE,
     branch_file,
@@ -35,7 +35,6 @@ from icectl.repository.ref_files import (
     read_ref_names,
     tag_file,
 )
-from icectl.repository.update import YEAR_3000_MILLISECONDS
 from icectl.storage.contract import Storage, VersionedBytes
 
 MAX_ATTEMPTS = 50
@@ -113,9 +112,8 @@ def update_config(storage: Storage, change: Callable[[bytes | None], bytes]) -> 
             if found is None:
                 storage.put_if_absent(CONFIG_PATH, data)
             elif data != found.data:
-                remaining = YEAR_3000_MILLISECONDS - time.time_ns() // 1_000_000
-                name = f"{CONFIG_PATH}.{remaining}.{encode_base32(os.urandom(12))}"
-                storage.put_if_absent(f"{BACKUPS}/{name}", found.data)
+                backup = backup_object(backup_name(time.time_ns() // 1000, CONFIG_PATH))
+                storage.put_if_absent(backup, found.data)
                 storage.put_if_match(CONFIG_PATH, data, found.version)
         except PreconditionFailedError:
             continue

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -127,6 +128,10 @@ def newest_backup(p: Patient) -> Path:
     return min((p.where / "overwritten").iterdir())
 
 
+def oldest_backup(p: Patient) -> Path:
+    return max((p.where / "overwritten").iterdir())
+
+
 damage("ICE0014")(lambda p: newest_backup(p).unlink())
 damage("ICE0015")(lambda p: truncate(newest_backup(p), 9))
 damage("ICE0016")(
@@ -153,6 +158,7 @@ damage("ICE0019")(
         )
     )
 )
+damage("ICE0020")(lambda p: shutil.copy(oldest_backup(p), p.where / "repo"))
 
 # Snapshots.
 

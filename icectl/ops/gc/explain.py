@@ -11,7 +11,6 @@ operation created or reset.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Set
 
 from icectl.errors import FormatError, IcectlError, ObjectNotFoundError
@@ -27,6 +26,7 @@ from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.transitions import RELEASING, State, find_problem, state_of
 from icectl.ops.gc.watch import Watch
 from icectl.records import dataclass, field
+from icectl.repository.backups import find_newer_backup, made_at
 from icectl.repository.ops_log import (
     BACKUPS,
     REPO_PATH,
@@ -35,10 +35,7 @@ from icectl.repository.ops_log import (
     read_repo,
     walk_updates,
 )
-from icectl.repository.update import YEAR_3000_MILLISECONDS
 from icectl.storage.contract import Storage
-
-NAME = re.compile(r"repo\.\d+\.[0-9A-HJKMNP-TV-Z]{20}")
 
 
 @dataclass(slots=True)
@@ -207,20 +204,10 @@ class _OpsLog:
 
     def check_newest(self) -> None:
         """`FormatError` when `repo` is older than a copy of it: somebody put an old one back."""
-        newest = self._info.latest_updates[0].updated_at if self._info.latest_updates else 0
-        name = self._backups.newest
-        if name is None or _made_at(name) <= newest // 1000:
-            return
-        path = backup_object(name)
-        try:
-            copied = read_repo(self._storage, path).latest_updates
-        except (FormatError, ObjectNotFoundError):
-            return  # nobody needs it yet
-        # Others may have gone on since `repo` was read.
-        now = read_repo(self._storage).latest_updates
-        if copied and now and copied[0].updated_at > now[0].updated_at:
+        newer = find_newer_backup(self._storage, self._info, self._backups.times)
+        if newer is not None:
             raise FormatError(
-                f"it is older than its own copy {path}: what was committed since would go",
+                f"it is older than its own copy {newer}: what was committed since would go",
                 path=REPO_PATH,
                 hint="put the newest copy back; or, when this state is meant to stay, make it the "
                 "newest with any change, such as a tag",
@@ -254,26 +241,18 @@ class _Backups:
         self._storage = storage
         self._times: dict[str, int] | None = None
 
-    def _listed(self) -> dict[str, int]:
+    @property
+    def times(self) -> dict[str, int]:
+        """When each was made, by its name."""
         if self._times is None:
             listed = self._storage.list(BACKUPS, with_info=False)
             names = (info.path.removeprefix(f"{BACKUPS}/") for info in listed)
-            self._times = {name: _made_at(name) for name in names if NAME.fullmatch(name)}
+            self._times = {name: made for name in names if (made := made_at(name)) is not None}
         return self._times
-
-    @property
-    def newest(self) -> str | None:
-        times = self._listed()
-        return max(times, key=times.__getitem__, default=None)
 
     def is_cleared(self, name: str) -> bool:
         """Whether it is gone, and every other one as old: by age, that is, and not by damage."""
-        times = self._listed()
-        if name in times or not times or not NAME.fullmatch(name):
+        made = made_at(name)
+        if made is None or name in self.times or not self.times:
             return False
-        return _made_at(name) < min(times.values())
-
-
-def _made_at(name: str) -> int:
-    """When the copy was made: its name counts milliseconds backward from the year 3000."""
-    return YEAR_3000_MILLISECONDS - int(name.split(".")[1])
+        return made < min(self.times.values())

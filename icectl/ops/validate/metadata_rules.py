@@ -112,6 +112,12 @@ NEWEST_HAS_BACKUP = Rule(
     "The newest state is the repo file itself; a copy is made, and named, by the next operation. "
     "The repo file looks as if an older copy had been put in its place by hand.",
 )  # fmt: skip
+REPO_IS_OLD = Rule(
+    "ICE0020", "error", Level.REFS, "the repo file is older than a copy of it",
+    "Somebody put an old copy in its place: newer commits are there, and nothing leads to them. "
+    "`icectl gc` refuses to run. Put the newest copy back; or, when the old state is meant to "
+    "stay, make it the newest with any change, such as a tag.",
+)  # fmt: skip
 
 # Snapshots.
 
