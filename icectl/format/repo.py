@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 
 from icectl.errors import FormatError
 from icectl.format.envelope import FileType, decode_flatbuffers_envelope, encode_envelope
-from icectl.format.reader import Reader
-from icectl.format.schema import REPO, RawRef, RawRepo, RawSnapshotInfo
+from icectl.format.kinds import Span
+from icectl.format.reader import Field, Reader, Table
+from icectl.format.schema import REPO, SNAPSHOT_INFO, UPDATE, RawRef, RawRepo, RawSnapshotInfo
 from icectl.format.writer import Writer, refuse_unknown
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import Ref, RepoInfo, SnapshotInfo
 from icectl.model.values import UnknownField
+from icectl.records import dataclass
 
 
 @lru_cache(maxsize=1)  # a change reads the file again, and mostly finds what was opened
@@ -25,6 +27,48 @@ def decode_raw_repo(data: bytes) -> tuple[RawRepo, tuple[UnknownField, ...]]:
     reader = Reader(decode_flatbuffers_envelope(data, FileType.REPO_INFO).payload)
     raw: RawRepo = reader.read_root(REPO)
     return raw, reader.unknown_fields
+
+
+# The same file; of its two long lists only where they are.
+_SHORT_REPO = Table(
+    "Repo",
+    RawRepo,
+    [
+        Field(field.name, Span(), field.required)
+        if field.name in ("snapshots", "latest_updates")
+        else field
+        for field in REPO.fields
+    ],
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RepoRefs:
+    branches: Mapping[str, SnapshotId]
+    tags: Mapping[str, SnapshotId]
+    updated_at: int | None
+    """Of the newest update."""
+
+
+def decode_repo_refs(data: bytes) -> RepoRefs:
+    """Where branches and tags point, without a look at the snapshots that none points at."""
+    reader = Reader(decode_flatbuffers_envelope(data, FileType.REPO_INFO).payload)
+    raw: RawRepo = reader.read_root(_SHORT_REPO)
+    start, count = raw.snapshots
+
+    def target(ref: RawRef) -> SnapshotId:
+        if ref.snapshot_index >= count:
+            raise FormatError(f"{ref.name!r} points to snapshot number {ref.snapshot_index}")
+        entry = reader.read_table(SNAPSHOT_INFO, reader.follow(start + 4 * ref.snapshot_index))
+        found: SnapshotId = entry.id
+        return found
+
+    updates, num_updates = raw.latest_updates
+    return RepoRefs(
+        {ref.name: target(ref) for ref in raw.branches},
+        {ref.name: target(ref) for ref in raw.tags},
+        reader.read_table(UPDATE, reader.follow(updates)).updated_at if num_updates else None,
+    )
 
 
 def repo_info(raw: RawRepo, unknown_fields: tuple[UnknownField, ...]) -> RepoInfo:

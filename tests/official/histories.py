@@ -64,11 +64,18 @@ def linear_history(where: Where, commits: int, spec_version: int = 2) -> ic.Repo
     return repo
 
 
-def many_commits(where: Where, n: int, spec_version: int = 2) -> ic.Repository:
-    """`n` commits, as cheap as they can be: each changes only the root group's attributes."""
+def many_commits(
+    where: Where, n: int, spec_version: int = 2, *, amends: bool = False
+) -> ic.Repository:
+    """`n` commits, as cheap as they can be: each changes only the root group's attributes.
+
+    With `amends` every second one takes the place of the one before it.
+    """
     repo = create(where, spec_version)
     for number in range(n):
-        with commit(repo, f"commit {number} of many", metadata={"number": number}) as root:
+        amend = amends and number % 2 == 1
+        message, metadata = f"commit {number} of many", {"number": number}
+        with commit(repo, message, metadata=metadata, amend=amend) as root:
             root.attrs["number"] = number
     return repo
 

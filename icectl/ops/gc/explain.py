@@ -3,7 +3,9 @@
 A flipped index or parent in `repo` makes whole branches look unreachable. So each snapshot and
 transaction log that is to go must have been let go by an operation: the ops log says which
 operations can release anything, and the backups around such an operation show what it did.
-States are read only around releasing operations, from the newest on, until all is explained.
+A run of operations is explained at once where taking them back one by one leads from the state
+after it to the state before it; else states are read around each releasing operation, from the
+newest on, until all is explained.
 
 One thing is stored once only, and cannot be checked: where a ref points that the very last
 operation created or reset.
@@ -13,29 +15,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from icectl.errors import FormatError, IcectlError, ObjectNotFoundError
+from icectl.errors import FormatError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
     CommitAmendedUpdate,
     NewCommitUpdate,
     NewDetachedSnapshotUpdate,
     RepoInfo,
+    UnknownUpdate,
     Update,
 )
 from icectl.ops.gc.objects import ObjectKind
-from icectl.ops.gc.transitions import RELEASING, State, find_problem, state_of
+from icectl.ops.gc.states import OpsLog
+from icectl.ops.gc.transitions import RELEASING, UNRECORDED, State, find_problem, leads_to
 from icectl.ops.gc.watch import Watch
 from icectl.records import dataclass, field
-from icectl.repository.backups import find_newer_backup, made_at
-from icectl.repository.ops_log import (
-    BACKUPS,
-    REPO_PATH,
-    OpsLogBeyondReach,
-    backup_object,
-    read_repo,
-    walk_updates,
-)
+from icectl.repository.ops_log import REPO_PATH
 from icectl.storage.contract import Storage
+
+TARGETS_PER_STATE = 8
+"""Reading a whole state takes as long as looking up where a ref points in so many copies."""
 
 
 @dataclass(slots=True)
@@ -74,8 +73,9 @@ def check_explained(
     """`FormatError` when one of the suspects was reachable and no operation released it."""
     if not suspects:
         return
-    log = _OpsLog(storage, info, known_missing)
+    log = OpsLog(storage, info, known_missing)
     log.check_newest()
+    _check_last_step(log)
     created = {id_ for update in log.updates if (id_ := _created_snapshot(update)) is not None}
     listed = {snapshot.id for snapshot in info.snapshots}
     pruned = {id_ for snapshot in info.snapshots for id_ in snapshot.pruned_ancestor_tx_logs or ()}
@@ -86,30 +86,55 @@ def check_explained(
     )
     never.forget(never.kept_by(log.oldest_state()))
     suspects.forget(never)
-    for number, update in enumerate(log.updates):
-        if not suspects:
-            return
+    number = looked_at_closely = 0
+    while suspects and number < len(log.updates):
         watch.check_time()
-        kind = update.update_type
-        if isinstance(kind, RELEASING):
-            _release(log, number, suspects)
-        made = _created_snapshot(update)
-        if made is None:
+        end = log.end_of_run(number) if number >= looked_at_closely else number
+        if end > number and _explain_run(log, number, end, suspects):
+            number = end
             continue
-        still = Suspects(suspects.snapshots & {made}, suspects.logs & {made})
-        # Where a lost backup is known and excused, the release may have been in it; and where
-        # the backup of this commit was cleared, those of older releases were as well.
-        if still and not (
-            isinstance(kind, NewDetachedSnapshotUpdate)
-            or log.has_excused_gap
-            or log.is_cleared(number)
-        ):
-            _check_gone(still, f"when {made} was committed")
-        suspects.discard(made)
+        looked_at_closely = max(looked_at_closely, end)
+        _explain_one(log, number, suspects)
+        number += 1
     _check_gone(suspects.kept_by(log.oldest_state()), "before the ops log begins")
 
 
-def _release(log: _OpsLog, number: int, suspects: Suspects) -> None:
+def _explain_run(log: OpsLog, start: int, end: int, suspects: Suspects) -> bool:
+    """Explain what a run of operations let go by its two ends; False to look at each of them."""
+    run = [update.update_type for update in log.updates[start:end]]
+    num_releasing = sum(isinstance(update, RELEASING) for update in run)
+    if sum(isinstance(update, UNRECORDED) for update in run) > TARGETS_PER_STATE * num_releasing:
+        return False
+    after, before = log.state(start, needed=False), log.state(end, needed=False)
+    if after is None or before is None or suspects.kept_by(after):
+        return False
+    if not leads_to(run, before, after, log.read_targets(start, end)):
+        return False
+    suspects.forget(suspects.kept_by(before))
+    for update in log.updates[start:end]:
+        if (made := _created_snapshot(update)) is not None:
+            suspects.discard(made)
+    return True
+
+
+def _explain_one(log: OpsLog, number: int, suspects: Suspects) -> None:
+    kind = log.updates[number].update_type
+    if isinstance(kind, RELEASING):
+        _release(log, number, suspects)
+    made = _created_snapshot(log.updates[number])
+    if made is None:
+        return
+    still = Suspects(suspects.snapshots & {made}, suspects.logs & {made})
+    # Where a lost backup is known and excused, the release may have been in it; and where
+    # the backup of this commit was cleared, those of older releases were as well.
+    if still and not (
+        isinstance(kind, NewDetachedSnapshotUpdate) or log.has_excused_gap or log.is_cleared(number)
+    ):
+        _check_gone(still, f"when {made} was committed")
+    suspects.discard(made)
+
+
+def _release(log: OpsLog, number: int, suspects: Suspects) -> None:
     """Explain what this operation let go; what it did not is still to be explained."""
     update = log.updates[number].update_type
     after = log.state(number)
@@ -160,99 +185,16 @@ def _created_snapshot(update: Update) -> SnapshotId | None:
             return None
 
 
-class _OpsLog:
-    """The updates from the newest on, and the states after them, read when they are needed."""
-
-    def __init__(self, storage: Storage, info: RepoInfo, known_missing: Set[str]) -> None:
-        self._storage = storage
-        self._info = info
-        self._known_missing = known_missing
-        self._states: dict[int, State] = {0: state_of(info)}
-        self.has_excused_gap = False
-        self._backups = _Backups(storage)
-        self.updates: list[Update] = []
-        for update in walk_updates(storage, info):
-            if isinstance(update, OpsLogBeyondReach):
-                self._excuse(update.path, update.error)
-                break
-            self.updates.append(update)
-
-    def state(self, number: int) -> State | None:
-        """After the update of this number; None where no backup was ever made of it."""
-        if number in self._states:
-            return self._states[number]
-        name = self.updates[number].backup_path if number < len(self.updates) else None
-        if name is None or self._backups.is_cleared(name):
-            return None
-        path = backup_object(name)
-        try:
-            info = read_repo(self._storage, path)
-        except (FormatError, ObjectNotFoundError) as error:
-            self._excuse(path, error)
-            return None
-        newest = info.latest_updates[0].updated_at if info.latest_updates else None
-        if newest != self.updates[number].updated_at:
-            raise FormatError("this backup is not of the update that names it", path=path)
-        # Neighbours share a state, and nobody comes back to older ones.
-        self._states = {0: self._states[0], number: state_of(info)}
-        return self._states[number]
-
-    def is_cleared(self, number: int) -> bool:
-        """Whether the state after this update was put aside, and its copy cleared away since."""
-        name = self.updates[number].backup_path
-        return name is not None and self.state(number) is None
-
-    def check_newest(self) -> None:
-        """`FormatError` when `repo` is older than a copy of it: somebody put an old one back."""
-        newer = find_newer_backup(self._storage, self._info, self._backups.times)
-        if newer is not None:
-            raise FormatError(
-                f"it is older than its own copy {newer}: what was committed since would go",
-                path=REPO_PATH,
-                hint="put the newest copy back; or, when this state is meant to stay, make it the "
-                "newest with any change, such as a tag",
-            )
-
-    def oldest_state(self) -> State:
-        for number in range(len(self.updates) - 1, 0, -1):
-            state = self.state(number)
-            if state is not None:
-                return state
-        return self._states[0]
-
-    def _excuse(self, path: str, error: IcectlError) -> None:
-        if path in self._known_missing:
-            self.has_excused_gap = True
-            return
-        name = path.removeprefix(f"{BACKUPS}/")
-        if isinstance(error, ObjectNotFoundError) and self._backups.is_cleared(name):
-            return
+def _check_last_step(log: OpsLog) -> None:
+    """`FormatError` when `repo` differs from its newest copy by more than one operation."""
+    before, after = (log.state(number, needed=False) for number in (1, 0))
+    update = log.updates[0].update_type if log.updates else None
+    if before is None or after is None or update is None or isinstance(update, UnknownUpdate):
+        return
+    problem = find_problem(update, before, after)
+    if problem is not None:
         raise FormatError(
-            f"this backup is needed to tell why snapshots are unreachable: {error.message}",
-            path=path,
-            hint="restore it; or, when its loss is understood, name it with --known-missing",
+            f"the newest operation ({update.kind}) does not explain it: {problem}",
+            path=REPO_PATH,
+            hint=_HINT,
         )
-
-
-class _Backups:
-    """The copies of `repo` that are there, listed when they are first asked for."""
-
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self._times: dict[str, int] | None = None
-
-    @property
-    def times(self) -> dict[str, int]:
-        """When each was made, by its name."""
-        if self._times is None:
-            listed = self._storage.list(BACKUPS, with_info=False)
-            names = (info.path.removeprefix(f"{BACKUPS}/") for info in listed)
-            self._times = {name: made for name in names if (made := made_at(name)) is not None}
-        return self._times
-
-    def is_cleared(self, name: str) -> bool:
-        """Whether it is gone, and every other one as old: by age, that is, and not by damage."""
-        made = made_at(name)
-        if made is None or name in self.times or not self.times:
-            return False
-        return made < min(self.times.values())

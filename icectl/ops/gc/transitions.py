@@ -6,7 +6,7 @@ nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
@@ -36,6 +36,10 @@ RELEASING = (
     TagDeletedUpdate,
     UnknownUpdate,
 )
+ONE_BY_ONE = (ExpirationRanUpdate, GCRanUpdate, UnknownUpdate)
+"""They rewrite the ancestry, or nobody knows what they do: `leads_to` cannot take them back."""
+UNRECORDED = (BranchCreatedUpdate, BranchResetUpdate, TagCreatedUpdate)
+"""Where they let a ref point, the ops log does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,65 @@ def state_of(info: RepoInfo) -> State:
 def find_problem(update: UpdateType, before: State, after: State) -> str | None:
     """What of the step is not the doing of `update`; None when all of it is."""
     return next(_problems(update, before, after), None)
+
+
+def leads_to(
+    updates: Iterable[UpdateType],
+    before: State,
+    after: State,
+    targets: Iterable[SnapshotId | None],
+) -> bool:
+    """Whether these operations, newest first, made `after` of `before`, and nothing else did.
+
+    They are taken back one by one, and each must find what it left: one look at each, where
+    `find_problem` compares the states around it. What one that is `UNRECORDED` left stands at
+    its place in `targets`. None may be `ONE_BY_ONE`.
+    """
+    branches, tags = dict(after.branches), dict(after.tags)
+    created: set[SnapshotId] = set()
+    for update, target in zip(updates, targets, strict=True):
+        # What the operation left in a ref, and what it had found there; None for no ref.
+        left: SnapshotId | None = None
+        found: SnapshotId | None = None
+        if isinstance(update, UNRECORDED):
+            if target is None:
+                return False
+            left = target
+        match update:
+            case NewCommitUpdate(name, left):
+                made = after.snapshots.get(left)
+                if made is None or made.parent_id is None:
+                    return False
+                refs, found = branches, made.parent_id
+                created.add(left)
+            case CommitAmendedUpdate(name, found, left):
+                made, amended = after.snapshots.get(left), after.snapshots.get(found)
+                if made is None or amended is None or made.parent_id != amended.parent_id:
+                    return False
+                refs = branches
+                created.add(left)
+            case NewDetachedSnapshotUpdate(new):
+                created.add(new)
+                continue
+            case BranchDeletedUpdate(name, found) | BranchResetUpdate(name, found):
+                refs = branches
+            case BranchCreatedUpdate(name):
+                refs = branches
+            case TagDeletedUpdate(name, found):
+                refs = tags
+            case TagCreatedUpdate(name):
+                refs = tags
+            case _:
+                if isinstance(update, ONE_BY_ONE):
+                    return False
+                continue  # of the configuration, the metadata or the status
+        if refs.pop(name, None) != left:
+            return False
+        if found is not None:
+            refs[name] = found
+    return (branches, tags) == (before.branches, before.tags) and not any(
+        _history_changes(before, after, created)
+    )
 
 
 def _problems(update: UpdateType, before: State, after: State) -> Iterator[str]:
@@ -126,7 +189,11 @@ def _changes(
 ) -> Iterator[str]:
     yield from _ref_changes("branch", before.branches, after.branches, branches or {})
     yield from _ref_changes("tag", before.tags, after.tags, tags or {})
-    for snapshot_id in after.snapshots.keys() ^ before.snapshots.keys() ^ (added or set()):
+    yield from _history_changes(before, after, added or set())
+
+
+def _history_changes(before: State, after: State, added: set[SnapshotId]) -> Iterator[str]:
+    for snapshot_id in after.snapshots.keys() ^ before.snapshots.keys() ^ added:
         yield f"the snapshot {snapshot_id} came or went with another operation"
     for snapshot_id in after.snapshots.keys() & before.snapshots.keys():
         old, new = before.snapshots[snapshot_id], after.snapshots[snapshot_id]

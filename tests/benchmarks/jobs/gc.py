@@ -81,6 +81,12 @@ def dry_run_small_manifests(scale: Scale) -> Comparison:
     return dry_runs(dataset("many_small_manifests", scale.of(2_000)))
 
 
+@job("gc dry run, 2,000 commits, half of them amended", target=0.8, memory_target=1)
+def dry_run_amended(scale: Scale) -> Comparison:
+    """Each amend has to be explained by the ops log."""
+    return dry_runs(dataset("many_commits", scale.of(2_000), amends=True))
+
+
 @job("gc, 100,000 native chunks", target=0.6, memory_target=1)
 def real_run_100_000(scale: Scale) -> Comparison:
     return real_runs(native(scale, 100_000))

@@ -1,0 +1,172 @@
+"""The ops log of a repository and the states after its operations, read when they are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+
+from icectl.errors import FormatError, IcectlError, ObjectNotFoundError, StorageError
+from icectl.format.repo import RepoRefs, decode_repo_refs
+from icectl.model.ids import SnapshotId
+from icectl.model.repo import RepoInfo, TagCreatedUpdate, Update
+from icectl.ops.gc.transitions import ONE_BY_ONE, UNRECORDED, State, state_of
+from icectl.repository.backups import find_newer_backup, made_at
+from icectl.repository.ops_log import (
+    BACKUPS,
+    REPO_PATH,
+    OpsLogBeyondReach,
+    backup_object,
+    read_repo,
+    walk_updates,
+)
+from icectl.storage.contract import Storage
+
+
+class OpsLog:
+    """The updates from the newest on, and the states after them, read when they are needed."""
+
+    def __init__(self, storage: Storage, info: RepoInfo, known_missing: Set[str]) -> None:
+        self._storage = storage
+        self._info = info
+        self._known_missing = known_missing
+        self._states: dict[int, State] = {0: state_of(info)}
+        self.has_excused_gap = False
+        self._backups = _Backups(storage)
+        self.updates: list[Update] = []
+        for update in walk_updates(storage, info):
+            if isinstance(update, OpsLogBeyondReach):
+                self._excuse(update.path, update.error)
+                break
+            self.updates.append(update)
+
+    def end_of_run(self, start: int) -> int:
+        """The number of the oldest state from which operations that can be taken back lead to
+        the state after the update `start`."""
+        end = start
+        while (
+            end + 1 < len(self.updates)
+            and not isinstance(self.updates[end].update_type, ONE_BY_ONE)
+            and (name := self.updates[end + 1].backup_path) is not None
+            and not self._backups.is_cleared(name)
+        ):
+            end += 1
+        return end
+
+    def state(self, number: int, *, needed: bool = True) -> State | None:
+        """After the update of this number; None where no backup was ever made of it.
+
+        One that is lost or damaged is an error, unless it is not needed.
+        """
+        if number in self._states:
+            return self._states[number]
+        name = self.updates[number].backup_path if number < len(self.updates) else None
+        if name is None or self._backups.is_cleared(name):
+            return None
+        path = backup_object(name)
+        try:
+            info = read_repo(self._storage, path)
+        except (FormatError, ObjectNotFoundError) as error:
+            if needed:
+                self._excuse(path, error)
+            return None
+        newest = info.latest_updates[0].updated_at if info.latest_updates else None
+        if newest != self.updates[number].updated_at:
+            if needed:
+                raise FormatError("this backup is not of the update that names it", path=path)
+            return None
+        # Neighbours share a state, and nobody comes back to older ones.
+        self._states = {0: self._states[0], number: state_of(info)}
+        return self._states[number]
+
+    def read_targets(self, start: int, end: int) -> list[SnapshotId | None]:
+        """Where the ref of each update pointed afterwards, where the update does not say it.
+
+        None for the others, and where no copy tells it.
+        """
+        targets: list[SnapshotId | None] = [None] * (end - start)
+        numbers: dict[str, int] = {}
+        for number in range(start, end):
+            update = self.updates[number]
+            if isinstance(update.update_type, UNRECORDED):
+                if number == 0:
+                    targets[0] = _target(update, self._states[0])
+                elif update.backup_path is not None:
+                    numbers[backup_object(update.backup_path)] = number
+        for path, data in self._storage.read_many(numbers):
+            if isinstance(data, StorageError):
+                continue
+            try:
+                refs = decode_repo_refs(data)
+            except FormatError:
+                continue
+            number = numbers[path]
+            if refs.updated_at == self.updates[number].updated_at:
+                targets[number - start] = _target(self.updates[number], refs)
+        return targets
+
+    def is_cleared(self, number: int) -> bool:
+        """Whether the state after this update was put aside, and its copy cleared away since."""
+        name = self.updates[number].backup_path
+        return name is not None and self.state(number) is None
+
+    def check_newest(self) -> None:
+        """`FormatError` when `repo` is older than a copy of it: somebody put an old one back."""
+        newer = find_newer_backup(self._storage, self._info, self._backups.times)
+        if newer is not None:
+            raise FormatError(
+                f"it is older than its own copy {newer}: what was committed since would go",
+                path=REPO_PATH,
+                hint="put the newest copy back; or, when this state is meant to stay, make it the "
+                "newest with any change, such as a tag",
+            )
+
+    def oldest_state(self) -> State:
+        for number in range(len(self.updates) - 1, 0, -1):
+            state = self.state(number)
+            if state is not None:
+                return state
+        return self._states[0]
+
+    def _excuse(self, path: str, error: IcectlError) -> None:
+        if path in self._known_missing:
+            self.has_excused_gap = True
+            return
+        name = path.removeprefix(f"{BACKUPS}/")
+        if isinstance(error, ObjectNotFoundError) and self._backups.is_cleared(name):
+            return
+        raise FormatError(
+            f"this backup is needed to tell why snapshots are unreachable: {error.message}",
+            path=path,
+            hint="restore it; or, when its loss is understood, name it with --known-missing",
+        )
+
+
+def _target(update: Update, after: State | RepoRefs) -> SnapshotId | None:
+    assert isinstance(update.update_type, UNRECORDED)
+    of_tag = isinstance(update.update_type, TagCreatedUpdate)
+    return (after.tags if of_tag else after.branches).get(update.update_type.name)
+
+
+class _Backups:
+    """The copies of `repo` that are there, listed when they are first asked for."""
+
+    def __init__(self, storage: Storage) -> None:
+        self._storage = storage
+        self._times: dict[str, int] | None = None
+        self._oldest: int | None = None
+
+    @property
+    def times(self) -> dict[str, int]:
+        """When each was made, by its name."""
+        if self._times is None:
+            listed = self._storage.list(BACKUPS, with_info=False)
+            names = (info.path.removeprefix(f"{BACKUPS}/") for info in listed)
+            self._times = {name: made for name in names if (made := made_at(name)) is not None}
+            self._oldest = min(self._times.values(), default=None)
+        return self._times
+
+    def is_cleared(self, name: str) -> bool:
+        """Whether it is gone, and every other one as old: by age, that is, and not by damage."""
+        made = made_at(name)
+        if made is None or name in self.times or self._oldest is None:
+            return False
+        return made < self._oldest
