@@ -21,6 +21,8 @@ MAGIC = "ICE🧊CHUNK".encode()
 HEADER_SIZE = 39
 SPEC_VERSION_OFFSET = 36
 DRAFT_HEADER_SIZE = 27
+LEVEL = 3
+"""Of compression, as the official writers have it."""
 IDENTIFIER = b"Ichk"
 IMPLEMENTATION = f"icectl-{__version__}"
 
@@ -219,13 +221,30 @@ def decompress_what_there_is(data: bytes, start: int) -> tuple[bytearray, Format
     return payload, None
 
 
+def is_packed_anew(data: bytes) -> bool:
+    """Whether compressing the payload again gives the same bytes.
+
+    Frames carry no checksum; this proves that no bit was flipped since they were written. It is
+    False as well for what another version of zstd wrote, or another level.
+    """
+    import zstandard
+
+    payload = decode_envelope(data).payload
+    frame = memoryview(data)[HEADER_SIZE:]
+    if zstandard.ZstdCompressor(level=LEVEL).compress(payload) == frame:
+        return True
+    # Writers before 2.3 did not know the size beforehand.
+    stream = zstandard.ZstdCompressor(level=LEVEL).compressobj()
+    return bool(stream.compress(payload) + stream.flush() == frame)
+
+
 def encode_envelope(
     payload: bytes | bytearray,
     file_type: FileType,
     spec_version: int,
     *,
     implementation: str = IMPLEMENTATION,
-    level: int = 3,
+    level: int = LEVEL,
 ) -> bytes:
     import zstandard
 

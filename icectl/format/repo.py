@@ -43,9 +43,15 @@ _SHORT_REPO = Table(
 
 
 @dataclass(frozen=True, slots=True)
+class RefTarget:
+    id: SnapshotId
+    parent_id: SnapshotId | None
+
+
+@dataclass(frozen=True, slots=True)
 class RepoRefs:
-    branches: Mapping[str, SnapshotId]
-    tags: Mapping[str, SnapshotId]
+    branches: Mapping[str, RefTarget]
+    tags: Mapping[str, RefTarget]
     updated_at: int | None
     """Of the newest update."""
 
@@ -56,12 +62,16 @@ def decode_repo_refs(data: bytes) -> RepoRefs:
     raw: RawRepo = reader.read_root(_SHORT_REPO)
     start, count = raw.snapshots
 
-    def target(ref: RawRef) -> SnapshotId:
-        if ref.snapshot_index >= count:
-            raise FormatError(f"{ref.name!r} points to snapshot number {ref.snapshot_index}")
-        entry = reader.read_table(SNAPSHOT_INFO, reader.follow(start + 4 * ref.snapshot_index))
-        found: SnapshotId = entry.id
+    def entry(index: int) -> RawSnapshotInfo:
+        if not 0 <= index < count:
+            raise FormatError(f"snapshot number {index} of {count} is referred to")
+        found: RawSnapshotInfo = reader.read_table(SNAPSHOT_INFO, reader.follow(start + 4 * index))
         return found
+
+    def target(ref: RawRef) -> RefTarget:
+        found = entry(ref.snapshot_index)
+        is_root = found.parent_offset == -1
+        return RefTarget(found.id, None if is_root else entry(found.parent_offset).id)
 
     updates, num_updates = raw.latest_updates
     return RepoRefs(

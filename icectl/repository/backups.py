@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping, Set
 
 from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.model.ids import encode_base32
 from icectl.model.repo import RepoInfo
-from icectl.repository.ops_log import REPO_PATH, backup_object, read_repo
+from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
 from icectl.storage.contract import Storage
 
 YEAR_3000_MILLISECONDS = 32_503_680_000_000
@@ -28,17 +28,54 @@ def made_at(name: str) -> int | None:
     return None if found is None else YEAR_3000_MILLISECONDS - int(found[1])
 
 
-def find_newer_backup(storage: Storage, info: RepoInfo, names: Iterable[str]) -> str | None:
-    """The path of a copy whose state is newer than `repo` itself: an old one was put back."""
+def list_backups(storage: Storage) -> dict[str, int]:
+    """The names of all copies of `repo`, and when each was made."""
+    names = (
+        info.path.removeprefix(f"{BACKUPS}/") for info in storage.list(BACKUPS, with_info=False)
+    )
+    return {name: made for name in names if (made := made_at(name)) is not None}
+
+
+def check_newest(
+    storage: Storage,
+    info: RepoInfo,
+    copies: Mapping[str, int],
+    known_missing: Set[str] = frozenset(),
+) -> None:
+    """`FormatError` when a copy is newer than `repo` itself: somebody put an old one back."""
     newest = info.latest_updates[0].updated_at if info.latest_updates else 0
-    made, name = max(((made_at(name) or 0, name) for name in names), default=(0, ""))
-    if made <= newest // 1000:
-        return None
-    path = backup_object(name)
-    try:
-        copied = read_repo(storage, path).latest_updates
-    except (FormatError, ObjectNotFoundError):
-        return None  # nobody needs it yet
-    # Others may have gone on since `repo` was read.
-    now = read_repo(storage).latest_updates
-    return path if copied and now and copied[0].updated_at > now[0].updated_at else None
+    # Those that a writer makes right now, or made and gave up; and the last one, since clocks
+    # differ.
+    ordered = sorted(copies, key=copies.__getitem__, reverse=True)
+    younger = [name for name in ordered if copies[name] > newest // 1000]
+    for name in younger or ordered[:1]:
+        path = backup_object(name)
+        if path in known_missing:
+            continue
+        try:
+            copied = read_repo(storage, path).latest_updates
+        except ObjectNotFoundError:
+            continue
+        except FormatError as error:
+            if name not in younger:
+                continue
+            raise FormatError(
+                f"this copy is newer than {REPO_PATH}, and cannot be read: {error.reason}",
+                path=path,
+                hint="so nobody can tell whether an older repo file was put back; when "
+                "`icectl ops-log` shows all that should be there, name it with --known-missing",
+            ) from None
+        # Others may have gone on since `repo` was read.
+        if copied and copied[0].updated_at > newest and _is_older(storage, copied[0].updated_at):
+            raise FormatError(
+                f"it is older than its own copy {path}: what was committed since would go",
+                path=REPO_PATH,
+                hint="find out who put it there; the newest copy is the state before the last "
+                "change, and lacks what that change committed. When this state is meant to stay, "
+                "make it the newest with any change, such as a tag",
+            )
+
+
+def _is_older(storage: Storage, updated_at: int) -> bool:
+    updates = read_repo(storage).latest_updates
+    return not updates or updates[0].updated_at < updated_at

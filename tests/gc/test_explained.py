@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import datetime
 import random
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import zstandard
 
-from icectl.errors import FormatError
+from icectl.errors import FormatError, IcectlError
+from icectl.format.envelope import decode_envelope
 from icectl.format.repo import encode_repo
 from icectl.model.ids import SnapshotId
-from icectl.model.repo import RepoInfo
+from icectl.model.repo import Ref, RepoInfo
 from icectl.ops.gc import states
 from icectl.ops.gc.collect import GcOptions, plan_run
 from icectl.ops.gc.objects import ObjectKind
@@ -25,6 +28,7 @@ from tests.gc.repositories import (
     age_all,
     collect,
     files,
+    ic_random_name,
     live,
     messy_repository,
     now,
@@ -200,25 +204,6 @@ def test_a_log_that_overflows_after_it_was_cut(tmp_path: Path, updates: int) -> 
         collect(damaged)
 
 
-def test_an_older_repo_that_was_put_back(tmp_path: Path) -> None:
-    where = tmp_path / "repo"
-    repo = create(where)
-    for number in range(4):
-        if number == 1:
-            old = (where / "repo").read_bytes()
-        with commit(repo, f"{number}") as root:
-            root.attrs["number"] = number
-    (where / "repo").write_bytes(old)
-    before = files(where)
-    with pytest.raises(FormatError, match="older than its own copy"):
-        collect(where)
-    assert files(where) == before
-    # Meant so, and said so by going on from there.
-    open_official(where).create_tag("again", open_official(where).lookup_branch("main"))
-    _, deleted = collect(where)
-    assert deleted.count[ObjectKind.SNAPSHOT] == 3
-
-
 def release_many(repo: ic.Repository, way: str, number: int) -> None:
     """So many snapshots more that nothing leads to."""
     with commit(repo, "kept") as root:
@@ -258,6 +243,132 @@ def test_many_releases_are_explained_by_few_states(
     assert deleted.count[ObjectKind.SNAPSHOT] == 40
     assert len(read) < 10
     assert live(where) == before
+
+
+def take_back(repo: ic.Repository, way: str, snapshot_id: str) -> None:
+    """Let the ref `rescued` lead to the snapshot."""
+    if way == "tag":
+        repo.create_tag("rescued", snapshot_id)
+    elif way == "branch":
+        repo.create_branch("rescued", snapshot_id)
+    else:
+        repo.create_branch("rescued", repo.lookup_branch("main"))
+        repo.reset_branch("rescued", snapshot_id)
+
+
+def rescued_repository(where: Path, way: str, later: int) -> None:
+    """Commits that a reset let go and a ref took back; then some operations more."""
+    repo = create(where)
+    for number in range(4):
+        with commit(repo, f"{number}") as root:
+            root.attrs["number"] = number
+    tip, kept = (list(repo.ancestry(branch="main"))[row].id for row in (0, 2))
+    repo.reset_branch("main", kept)
+    with commit(repo, "other") as root:
+        root.attrs["number"] = -1
+    take_back(repo, way, tip)
+    for number in range(later):
+        with commit(repo, f"later {number}") as root:
+            root.attrs["number"] = number
+
+
+WAYS = pytest.mark.parametrize("way", ["branch", "tag", "reset"])
+
+
+@WAYS
+@pytest.mark.parametrize("carried", [False, True], ids=["newest", "writers went on"])
+def test_a_ref_that_took_snapshots_back_is_bent(tmp_path: Path, way: str, carried: bool) -> None:
+    """The reset explains why they were let go, but not why they are again."""
+    where = tmp_path / "repo"
+    rescued_repository(where, way, later=2)
+    info = read_repo(LocalStorage(where))
+    main = next(ref.snapshot_id for ref in info.branches if ref.name == "main")
+
+    def bend(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
+        return tuple(
+            replace(ref, snapshot_id=main) if ref.name == "rescued" else ref for ref in refs
+        )
+
+    bent = replace(info, branches=bend(info.branches), tags=bend(info.tags))
+    (where / "repo").write_bytes(encode_repo(bent))
+    if carried:
+        for number in range(2):
+            with commit(open_official(where), f"after the damage {number}") as root:
+                root.attrs["number"] = number
+    before = files(where)
+    with pytest.raises(FormatError, match=r"no operation|does not explain"):
+        collect(where)
+    assert files(where) == before
+
+
+def check_every_bit(where: Path, stride: int) -> None:
+    """Of `repo`: whatever is planned, nothing that is needed is."""
+    live_files = files(where) - planned_paths(plan_run(LocalStorage(where), GcOptions(now())).plan)
+    data = (where / "repo").read_bytes()
+    for bit in range(0, 8 * len(data), stride):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (where / "repo").write_bytes(flipped)
+        try:
+            planned = planned_paths(plan_run(LocalStorage(where), GcOptions(now())).plan)
+        except IcectlError:
+            continue
+        assert not planned & live_files, f"bit {bit}"
+
+
+@WAYS
+@pytest.mark.parametrize("later", [0, 3])
+def test_some_bits_of_repo(tmp_path: Path, way: str, later: int) -> None:
+    """Where a ref points since the last operation is stored once: only its packing proves it."""
+    rescued_repository(tmp_path / "repo", way, later)
+    check_every_bit(tmp_path / "repo", 61)
+
+
+@pytest.mark.slow
+@WAYS
+@pytest.mark.parametrize("later", [0, 3])
+def test_every_bit_of_repo(tmp_path: Path, way: str, later: int) -> None:
+    rescued_repository(tmp_path / "repo", way, later)
+    check_every_bit(tmp_path / "repo", 1)
+
+
+@WAYS
+def test_the_last_operation_is_told_by_one_file(tmp_path: Path, way: str) -> None:
+    """Unless it is packed as no writer packs, it is believed; and any change confirms it."""
+    where = tmp_path / "repo"
+    rescued_repository(where, way, later=0)
+    before, there = live(where), files(where)
+    data = (where / "repo").read_bytes()
+    payload = decode_envelope(data).payload
+    (where / "repo").write_bytes(data[:39] + zstandard.ZstdCompressor(level=9).compress(payload))
+    snapshots = where / "snapshots"
+    shutil.copy(next(snapshots.iterdir()), snapshots / ic_random_name())
+    with pytest.raises(FormatError, match="not packed as its copies are"):
+        collect(where)
+    open_official(where).create_tag("confirmed", open_official(where).lookup_branch("main"))
+    collect(where)
+    assert files(where) == there
+    assert live(where)["snapshots"] == before["snapshots"]
+
+
+@pytest.mark.parametrize("parent", [None, -1], ids=["no parent", "a circle"])
+def test_bent_ancestry_of_a_repository_without_copies(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, parent: int | None
+) -> None:
+    """As a migration leaves it."""
+    where = copied(built(tmp_path_factory, messy_repository, 2), tmp_path / "repo")
+    info = read_repo(LocalStorage(where))
+    parents = {one.id: one.parent_id for one in info.snapshots}
+    line = [next(ref.snapshot_id for ref in info.branches if ref.name == "main")]
+    while (next_id := parents[line[-1]]) is not None:
+        line.append(next_id)
+    bent = {line[-2]: None if parent is None else line[0]}
+    snapshots = tuple(
+        replace(one, parent_id=bent.get(one.id, one.parent_id)) for one in info.snapshots
+    )
+    (where / "repo").write_bytes(encode_repo(replace(info, snapshots=snapshots)))
+    with pytest.raises(FormatError, match=r"have no parent|its own ancestor"):
+        collect(where)
 
 
 def damage_by_chance(info: RepoInfo, chance: random.Random) -> RepoInfo:

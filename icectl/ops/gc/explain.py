@@ -7,15 +7,18 @@ A run of operations is explained at once where taking them back one by one leads
 after it to the state before it; else states are read around each releasing operation, from the
 newest on, until all is explained.
 
-One thing is stored once only, and cannot be checked: where a ref points that the very last
-operation created or reset.
+One thing is stored once only: where a ref points that the very last operation created or
+reset. Whether a bit of it was flipped can be told by packing the file once more, where the
+writer's zstd packs as ours does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
 
-from icectl.errors import FormatError
+from icectl.errors import FormatError, ObjectNotFoundError
+from icectl.format.envelope import is_packed_anew
+from icectl.format.repo import decode_repo
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
     CommitAmendedUpdate,
@@ -30,11 +33,8 @@ from icectl.ops.gc.states import OpsLog
 from icectl.ops.gc.transitions import RELEASING, UNRECORDED, State, find_problem, leads_to
 from icectl.ops.gc.watch import Watch
 from icectl.records import dataclass, field
-from icectl.repository.ops_log import REPO_PATH
+from icectl.repository.ops_log import REPO_PATH, backup_object
 from icectl.storage.contract import Storage
-
-TARGETS_PER_STATE = 8
-"""Reading a whole state takes as long as looking up where a ref points in so many copies."""
 
 
 @dataclass(slots=True)
@@ -74,8 +74,8 @@ def check_explained(
     if not suspects:
         return
     log = OpsLog(storage, info, known_missing)
-    log.check_newest()
     _check_last_step(log)
+    _check_last_target(storage, info, log)
     created = {id_ for update in log.updates if (id_ := _created_snapshot(update)) is not None}
     listed = {snapshot.id for snapshot in info.snapshots}
     pruned = {id_ for snapshot in info.snapshots for id_ in snapshot.pruned_ancestor_tx_logs or ()}
@@ -101,17 +101,15 @@ def check_explained(
 
 def _explain_run(log: OpsLog, start: int, end: int, suspects: Suspects) -> bool:
     """Explain what a run of operations let go by its two ends; False to look at each of them."""
-    run = [update.update_type for update in log.updates[start:end]]
-    num_releasing = sum(isinstance(update, RELEASING) for update in run)
-    if sum(isinstance(update, UNRECORDED) for update in run) > TARGETS_PER_STATE * num_releasing:
-        return False
     after, before = log.state(start, needed=False), log.state(end, needed=False)
     if after is None or before is None or suspects.kept_by(after):
         return False
-    if not leads_to(run, before, after, log.read_targets(start, end)):
+    run = log.updates[start:end]
+    updates = (update.update_type for update in run)
+    if not leads_to(updates, before, after, log.read_targets(start, end)):
         return False
     suspects.forget(suspects.kept_by(before))
-    for update in log.updates[start:end]:
+    for update in run:
         if (made := _created_snapshot(update)) is not None:
             suspects.discard(made)
     return True
@@ -119,8 +117,11 @@ def _explain_run(log: OpsLog, start: int, end: int, suspects: Suspects) -> bool:
 
 def _explain_one(log: OpsLog, number: int, suspects: Suspects) -> None:
     kind = log.updates[number].update_type
-    if isinstance(kind, RELEASING):
-        _release(log, number, suspects)
+    after = log.state(number, needed=isinstance(kind, RELEASING))
+    if after is not None:
+        _check_gone(suspects.kept_by(after), f"after a {kind.kind} operation")
+        if isinstance(kind, RELEASING):
+            _release(log, number, after, suspects)
     made = _created_snapshot(log.updates[number])
     if made is None:
         return
@@ -134,15 +135,9 @@ def _explain_one(log: OpsLog, number: int, suspects: Suspects) -> None:
     suspects.discard(made)
 
 
-def _release(log: OpsLog, number: int, suspects: Suspects) -> None:
+def _release(log: OpsLog, number: int, after: State, suspects: Suspects) -> None:
     """Explain what this operation let go; what it did not is still to be explained."""
     update = log.updates[number].update_type
-    after = log.state(number)
-    if after is None:
-        return
-    _check_gone(
-        suspects.kept_by(after), f"after the newest operation that releases ({update.kind})"
-    )
     before = log.state(number + 1)
     if before is None:
         return
@@ -197,4 +192,27 @@ def _check_last_step(log: OpsLog) -> None:
             f"the newest operation ({update.kind}) does not explain it: {problem}",
             path=REPO_PATH,
             hint=_HINT,
+        )
+
+
+def _check_last_target(storage: Storage, info: RepoInfo, log: OpsLog) -> None:
+    """Where the last operation let a ref point is stored once: `FormatError` when a bit of it
+    may have been flipped."""
+    update = log.updates[0].update_type if log.updates else None
+    copy = log.updates[1].backup_path if len(log.updates) > 1 else None
+    if not isinstance(update, UNRECORDED) or copy is None:
+        return
+    try:
+        data, packed = storage.read(REPO_PATH), is_packed_anew(storage.read(backup_object(copy)))
+    except (FormatError, ObjectNotFoundError):
+        return
+    # Other writers may pack otherwise, and then nothing can be told; one that has its copies
+    # packed like this has its `repo` so, too.
+    if packed and decode_repo(data) == info and not is_packed_anew(data):
+        raise FormatError(
+            f"the newest operation ({update.kind} of {update.name}) is told by no other file, and "
+            "this one is not packed as its copies are: a flipped bit would look so",
+            path=REPO_PATH,
+            hint=f"`icectl log {update.name}` shows where it points; when that is right, confirm "
+            "it with any other change, such as a tag",
         )

@@ -18,6 +18,7 @@ from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.transitions import state_of
 from icectl.ops.gc.watch import Watch
 from icectl.records import dataclass
+from icectl.repository.backups import made_at
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.ops_log import REPO_PATH
 from icectl.repository.ref_files import branch_file
@@ -58,6 +59,8 @@ def _plan_v2(
     storage: Storage, info: RepoInfo, listing: Listing, cutoff: int, watch: Watch
 ) -> SnapshotPlan:
     check_order(info)
+    check_copies(info)
+    check_ancestry(info)
     state = state_of(info)
     others = np.flatnonzero(~id_set(state.reachable).contains(listing.ids))
     candidates = read_candidates(storage, listing, others, watch)
@@ -140,3 +143,29 @@ def check_order(info: RepoInfo) -> None:
     check(names(info.branches), "branches")
     check(names(info.tags), "tags")
     check([snapshot.id for snapshot in info.snapshots], "snapshots")
+
+
+def check_copies(info: RepoInfo) -> None:
+    """The ops log names copies as writers do; a flipped bit in a name breaks that."""
+    names = [info.repo_before_updates, *(update.backup_path for update in info.latest_updates)]
+    for name in names:
+        if name is not None and made_at(name) is None:
+            raise FormatError(f"its ops log names a copy {name!r}, which cannot be", path=REPO_PATH)
+
+
+def check_ancestry(info: RepoInfo) -> None:
+    """Every history begins with the one first snapshot; a bent parent can make a circle."""
+    parents = {snapshot.id: snapshot.parent_id for snapshot in info.snapshots}
+    roots = [id_ for id_, parent in parents.items() if parent is None]
+    if len(roots) != 1:
+        raise FormatError(f"{len(roots)} of its snapshots have no parent", path=REPO_PATH)
+    sound = set(roots)
+    for snapshot_id in parents:
+        walk: set[SnapshotId] = set()
+        next_id: SnapshotId = snapshot_id
+        while next_id not in sound and next_id not in walk:
+            walk.add(next_id)
+            next_id = parents[next_id] or next_id
+        if next_id in walk:
+            raise FormatError(f"the snapshot {next_id} is its own ancestor", path=REPO_PATH)
+        sound |= walk

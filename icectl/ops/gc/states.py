@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
+from typing import TypeVar
 
 from icectl.errors import FormatError, IcectlError, ObjectNotFoundError, StorageError
-from icectl.format.repo import RepoRefs, decode_repo_refs
-from icectl.model.ids import SnapshotId
+from icectl.format.repo import RefTarget, decode_repo_refs
 from icectl.model.repo import RepoInfo, TagCreatedUpdate, Update
 from icectl.ops.gc.transitions import ONE_BY_ONE, UNRECORDED, State, state_of
-from icectl.repository.backups import find_newer_backup, made_at
+from icectl.repository.backups import list_backups, made_at
 from icectl.repository.ops_log import (
     BACKUPS,
-    REPO_PATH,
     OpsLogBeyondReach,
     backup_object,
     read_repo,
@@ -77,18 +76,18 @@ class OpsLog:
         self._states = {0: self._states[0], number: state_of(info)}
         return self._states[number]
 
-    def read_targets(self, start: int, end: int) -> list[SnapshotId | None]:
+    def read_targets(self, start: int, end: int) -> list[RefTarget | None]:
         """Where the ref of each update pointed afterwards, where the update does not say it.
 
         None for the others, and where no copy tells it.
         """
-        targets: list[SnapshotId | None] = [None] * (end - start)
+        targets: list[RefTarget | None] = [None] * (end - start)
         numbers: dict[str, int] = {}
         for number in range(start, end):
             update = self.updates[number]
             if isinstance(update.update_type, UNRECORDED):
                 if number == 0:
-                    targets[0] = _target(update, self._states[0])
+                    targets[0] = _target_in(update, self._states[0])
                 elif update.backup_path is not None:
                     numbers[backup_object(update.backup_path)] = number
         for path, data in self._storage.read_many(numbers):
@@ -100,24 +99,13 @@ class OpsLog:
                 continue
             number = numbers[path]
             if refs.updated_at == self.updates[number].updated_at:
-                targets[number - start] = _target(self.updates[number], refs)
+                targets[number - start] = _target(self.updates[number], refs.branches, refs.tags)
         return targets
 
     def is_cleared(self, number: int) -> bool:
         """Whether the state after this update was put aside, and its copy cleared away since."""
         name = self.updates[number].backup_path
         return name is not None and self.state(number) is None
-
-    def check_newest(self) -> None:
-        """`FormatError` when `repo` is older than a copy of it: somebody put an old one back."""
-        newer = find_newer_backup(self._storage, self._info, self._backups.times)
-        if newer is not None:
-            raise FormatError(
-                f"it is older than its own copy {newer}: what was committed since would go",
-                path=REPO_PATH,
-                hint="put the newest copy back; or, when this state is meant to stay, make it the "
-                "newest with any change, such as a tag",
-            )
 
     def oldest_state(self) -> State:
         for number in range(len(self.updates) - 1, 0, -1):
@@ -140,10 +128,20 @@ class OpsLog:
         )
 
 
-def _target(update: Update, after: State | RepoRefs) -> SnapshotId | None:
+Target = TypeVar("Target")
+
+
+def _target(
+    update: Update, branches: Mapping[str, Target], tags: Mapping[str, Target]
+) -> Target | None:
     assert isinstance(update.update_type, UNRECORDED)
     of_tag = isinstance(update.update_type, TagCreatedUpdate)
-    return (after.tags if of_tag else after.branches).get(update.update_type.name)
+    return (tags if of_tag else branches).get(update.update_type.name)
+
+
+def _target_in(update: Update, state: State) -> RefTarget | None:
+    found = _target(update, state.branches, state.tags)
+    return None if found is None else RefTarget(found, state.snapshots[found].parent_id)
 
 
 class _Backups:
@@ -158,9 +156,7 @@ class _Backups:
     def times(self) -> dict[str, int]:
         """When each was made, by its name."""
         if self._times is None:
-            listed = self._storage.list(BACKUPS, with_info=False)
-            names = (info.path.removeprefix(f"{BACKUPS}/") for info in listed)
-            self._times = {name: made for name in names if (made := made_at(name)) is not None}
+            self._times = list_backups(self._storage)
             self._oldest = min(self._times.values(), default=None)
         return self._times
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from icectl.format.repo import RefTarget
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
     BranchCreatedUpdate,
@@ -84,7 +85,7 @@ def leads_to(
     updates: Iterable[UpdateType],
     before: State,
     after: State,
-    targets: Iterable[SnapshotId | None],
+    targets: Iterable[RefTarget | None],
 ) -> bool:
     """Whether these operations, newest first, made `after` of `before`, and nothing else did.
 
@@ -101,7 +102,10 @@ def leads_to(
         if isinstance(update, UNRECORDED):
             if target is None:
                 return False
-            left = target
+            left = target.id
+            made = after.snapshots.get(left)
+            if made is None or made.parent_id != target.parent_id:
+                return False
         match update:
             case NewCommitUpdate(name, left):
                 made = after.snapshots.get(left)
