@@ -24,6 +24,7 @@ COMPLETED = {
     "LOCATION": "locations",
     "FILE": "files",
     "DIRECTORY": "directories",
+    "KINDS": "words:snapshots transaction_logs manifests chunks",
 }
 """What a metavar stands for, by the names that the completion scripts use."""
 

@@ -24,7 +24,7 @@ def render_gc(result: GcResult, style: Style) -> Iterator[str]:
         ("manifests", result.manifests_deleted, result.kept.manifests),
         ("chunks", result.chunks_deleted, result.kept.chunks),
     )
-    total = sum(count for _, count, _ in counts)
+    total = result.num_objects
     verb = "would be deleted" if result.dry_run else "deleted"
     if total:
         columns = (
@@ -36,13 +36,19 @@ def render_gc(result: GcResult, style: Style) -> Iterator[str]:
         yield from render_table(columns, rows, style)
         if result.dry_run:
             yield from _render_plan(result, style)
-    size = format_size(result.bytes_deleted)
-    yield f"{format_count(total, 'object')} ({size}) {verb}" if total else "there is no garbage"
+    if any(kind.count for kind in result.garbage):
+        yield f"{format_count(total, 'object')} ({format_size(result.bytes_deleted)}) {verb}"
+    else:
+        yield "there is no garbage"
     if result.backups_deleted:
         size = format_size(result.backup_bytes_deleted)
-        yield f"{format_count(result.backups_deleted, 'backup')} of repo ({size}) {verb}"
-    if not result.is_complete:
-        yield style.paint("not everything was deleted: run it again to finish", "warning")
+        copies = format_count(result.backups_deleted, "old copy", "old copies")
+        yield f"{copies} in overwritten/ ({size}) {verb}"
+    if result.failures:
+        count = format_count(len(result.failures), "object")
+        yield style.paint(f"{count} could not be deleted: the next run tries again", "warning")
+    elif not result.is_complete:
+        yield style.paint("the time was up: the next run goes on with the rest", "warning")
 
 
 def _render_plan(result: GcResult, style: Style) -> Iterator[str]:
@@ -64,12 +70,21 @@ def _render_plan(result: GcResult, style: Style) -> Iterator[str]:
 
 
 def render_notes(result: GcResult) -> Iterator[str]:
-    """What belongs to stderr: foreign names and failed deletes."""
+    """What belongs to stderr: what was left alone, and failed deletes."""
+    if result.num_spared:
+        count = format_count(result.num_spared, "object")
+        yield f"{count} of the plan stay as they are: needed by now, too young, or gone already"
+    if result.ops_log_uncut:
+        yield (
+            "the ops log was not cut: its entries of that age stand in copies, which are never "
+            "rewritten"
+        )
     if result.foreign:
         names = ", ".join(map(escape_controls, result.foreign[:SHOWN]))
         more = f" and {len(result.foreign) - SHOWN} more" if len(result.foreign) > SHOWN else ""
         yield f"left alone, since their names are not those of Icechunk: {names}{more}"
     for failure in result.failures[:SHOWN]:
-        yield f"{failure.object} was not deleted: {failure.error}"
+        named = "" if failure.object in failure.error else f"{failure.object}: "
+        yield f"not deleted: {named}{failure.error}"
     if len(result.failures) > SHOWN:
         yield f"{len(result.failures) - SHOWN} more objects were not deleted"

@@ -179,7 +179,7 @@ def test_plan_and_apply(gc: Any, repository: Path, tmp_path: Path) -> None:
     assert gc("--apply", str(repository / "repo"), "--yes")[0] == 2
     plan.write_text("\n".join(plan.read_text().splitlines()[:-1]))
     code, _, err = gc("--apply", str(plan), "--yes")
-    assert code == 2 and "not complete" in err
+    assert code == 2 and "and by its first line" in err
 
 
 def test_parquet_plan(gc: Any, repository: Path, tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_damage_is_named(gc: Any, repository: Path) -> None:
 def test_backups(gc: Any, repository: Path) -> None:
     data = live(repository)
     overwritten = repository / "overwritten"
-    orphan = overwritten / f"repo.30000000000000.{'0' * 20}"
+    orphan = overwritten / f"repo.31000000000000.{'0' * 20}"
     orphan.write_bytes(b"left by a lost race")
     age_all(repository, 30 * 86400)
     before = {path.name for path in overwritten.iterdir()}
@@ -266,8 +266,8 @@ def break_plan(lines: list[str], how: str) -> str:
         "empty": [],
         "another document": ['"abc"'],
         "nested": ["[" * 100_000],
-        "no version": [json.dumps({"cutoff": 1}), *lines[1:]],
-        "no time": [json.dumps(header | {"cutoff": True}), *lines[1:]],
+        "no version": [json.dumps({"cutoff_at": "2026-01-01T00:00:00Z"}), *lines[1:]],
+        "no time": [json.dumps(header | {"cutoff_at": True}), *lines[1:]],
         "row cut": [*lines[:-1], lines[-1][:-1]],
         "row is a list": [lines[0], "[1, 2]", *lines[2:]],
         "kind": [lines[0], json.dumps(row | {"kind": "sock"}), *lines[2:]],
@@ -294,7 +294,7 @@ def break_plan(lines: list[str], how: str) -> str:
         ("kind is a list", "kind []"),
         ("id", "'../../repo' is not an id"),
         ("id is a number", "12 is not an id"),
-        ("row missing", "not complete"),
+        ("row missing", "and by its first line"),
         ("not text", "line 1 is not a JSON object"),
     ],
 )
@@ -376,7 +376,7 @@ def test_max_delete_counts_what_only_leaves(gc: Any, repository: Path) -> None:
 
 def test_young_backups_need_a_young_cutoff(gc: Any, repository: Path) -> None:
     """A writer that is about to change `repo` has copied it, and nothing names the copy yet."""
-    copy = repository / "overwritten" / f"repo.30000000000000.{'0' * 20}"
+    copy = repository / "overwritten" / f"repo.31000000000000.{'0' * 20}"
     copy.write_bytes((repository / "repo").read_bytes())
     words = ("--yes", "--overwritten-older-than", "0s")
     code, _, err = gc("--older-than", "7d", *words)

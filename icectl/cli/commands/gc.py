@@ -70,7 +70,8 @@ def collect(
         Option(
             "--plan",
             metavar="FILE",
-            help="Save the plan: Parquet when FILE ends in .parquet, else JSON Lines.",
+            help="Save the plan, as far as --only goes: Parquet when FILE ends in .parquet, "
+            "else JSON Lines.",
         ),
     ] = None,
     apply: Annotated[
@@ -78,7 +79,8 @@ def collect(
         Option(
             "--apply",
             metavar="FILE",
-            help="Delete what this saved plan names, where it is garbage still.",
+            help="Delete what this saved plan names, where it is garbage still. With "
+            "--older-than, by that time in place of the plan's own.",
         ),
     ] = None,
     max_delete: Annotated[
@@ -126,7 +128,8 @@ def collect(
         Option(
             "--max-runtime",
             metavar="AGE",
-            help="Stop after so long (30m, 2h), exit code 3; the next run goes on.",
+            help="Stop after so long (30m, 2h), exit code 3. Planning begins anew each time, and "
+            "the next run goes on with the deletes.",
         ),
     ] = None,
     engine: EngineOption = "auto",
@@ -142,7 +145,8 @@ def collect(
     out of the repo file, in one conditional update, and only then files are deleted.
 
     Everything that is kept is read and cross-checked before the first delete. Anything that is
-    damaged, missing or unexplained stops the run with exit code 13, and nothing is deleted.
+    damaged, missing or unexplained stops the run with exit code 13, what is from a newer format
+    with 15, and nothing is deleted. A repository that is not online is refused, --dry-run or not.
     Interrupting it is safe: the next run finishes the job. Uncommitted work of a writer looks
     like garbage, so --older-than must be longer than any writer takes to commit.
 
@@ -204,7 +208,8 @@ def collect(
 
     def finish_plan(run: PlannedRun) -> None:
         if plan is not None:
-            write_plan(run.plan, Path(plan))
+            write_plan(run.plan, kinds, Path(plan))
+            context.note(f"the plan was saved to {plan}")
         if context.options.jsonl:
             _event(context, "planned", summarize(run, kinds, now, None))
 
@@ -219,9 +224,11 @@ def collect(
             def approve(run: PlannedRun) -> None:
                 nonlocal asked
                 finish_plan(run)
-                has_work = run.plan.num_objects or (run.backups and run.backups.garbage)
-                if has_work and not asked:
-                    context.confirm(_question(summarize(run, kinds, now, None)), yes=yes)
+                question = _question(run, kinds, storage.location)
+                if question is not None:
+                    # Others may have let go of more since the first question.
+                    again = "the repository was changed by others, so that the plan is new: "
+                    context.confirm((again if asked else "") + question, yes=yes)
                     asked = True
 
             run, deleted = collect_garbage(storage, options, approve, watch)
@@ -246,22 +253,28 @@ def _event(context: CommandContext, name: str, result: GcResult) -> None:
     context.output.write([render_json(document)])
 
 
-def _question(result: GcResult) -> str:
-    count = (
-        result.snapshots_deleted
-        + result.transaction_logs_deleted
-        + result.manifests_deleted
-        + result.chunks_deleted
-        + result.backups_deleted
-    )
-    size = format_size(result.bytes_deleted + result.backup_bytes_deleted)
-    return f"delete {format_count(count, 'object')} ({size}) for good?"
+def _question(run: PlannedRun, kinds: frozenset[ObjectKind], location: str) -> str | None:
+    """None when there is nothing to do."""
+    chosen = [garbage for kind, garbage in run.plan.garbage.items() if kind in kinds]
+    count, size = sum(map(len, chosen)), sum(garbage.bytes for garbage in chosen)
+    if run.backups is not None:
+        count, size = count + len(run.backups.garbage), size + run.backups.num_bytes
+    if count:
+        return (
+            f"delete {format_count(count, 'object')} ({format_size(size)}) of {location} for good?"
+        )
+    released = len(run.plan.dropped_snapshots)
+    if released:
+        return f"take {format_count(released, 'snapshot')} out of the repo file of {location}?"
+    return None
 
 
 def _cutoff(older_than: str | None, saved: SavedPlan | None, now: int) -> int:
     if older_than is not None:
         return parse_moment(older_than, now)
     if saved is not None:
+        if saved.cutoff > now:
+            raise UsageError("the time that the plan was made for lies in the future")
         return saved.cutoff
     raise UsageError("gc needs --older-than", hint="icectl gc --older-than 7d --dry-run")
 

@@ -29,6 +29,8 @@ class BackupPlan:
     foreign: tuple[str, ...]
     oldest_update_at: int | None = None
     """Where the ops log is cut: the oldest entry that stays. None leaves it whole."""
+    is_uncut: bool = False
+    """The log was to be cut, and the entries of that age stand in copies, not in `repo`."""
 
     @property
     def num_bytes(self) -> int:
@@ -47,10 +49,12 @@ def plan_backups(
             foreign.append(listed.path)
     old = {item.path for item in names if (item.created_at or 0) < older_than}
     cut = _cut(info, old) if info is not None and truncate_ops_log else None
+    reached: set[str] = set()
     if info is not None:
-        old -= _reached(storage, info if cut is None else truncated(info, cut))
-    garbage = tuple(item for item in names if item.path in old)
-    return BackupPlan(garbage, len(names) - len(garbage), tuple(foreign), cut)
+        reached = _reached(storage, info if cut is None else truncated(info, cut))
+    garbage = tuple(item for item in names if item.path in old - reached)
+    is_uncut = truncate_ops_log and cut is None and not old.isdisjoint(reached)
+    return BackupPlan(garbage, len(names) - len(garbage), tuple(foreign), cut, is_uncut)
 
 
 def _cut(info: RepoInfo, old: set[str]) -> int | None:

@@ -16,6 +16,7 @@ from icectl.ops.gc.guards import (
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.plan import ChooseEngine, GcPlan, local_engine, plan_gc
 from icectl.ops.gc.plan_file import SavedPlan
+from icectl.ops.gc.spare import spare_usable
 from icectl.ops.gc.watch import Watch
 from icectl.records import dataclass, field
 from icectl.repository.open import open_repository
@@ -43,6 +44,8 @@ class GcOptions:
 class PlannedRun:
     plan: GcPlan
     backups: BackupPlan | None
+    num_spared: int = 0
+    """Objects that the saved plan names, and that are needed or gone by now."""
 
 
 def plan_run(storage: Storage, options: GcOptions, watch: Watch | None = None) -> PlannedRun:
@@ -97,8 +100,12 @@ def _plan(repository: Repository, options: GcOptions, watch: Watch) -> PlannedRu
         choose_engine=options.choose_engine,
         watch=watch,
     )
+    num_spared = 0
     if options.saved is not None:
         plan = options.saved.restrict(plan, watch)
+        num_spared = options.saved.num_objects - plan.num_objects
+    if repository.info is None and ObjectKind.SNAPSHOT not in options.only:
+        plan = spare_usable(plan, frozenset(), watch)
     backups = None
     if options.backups_older_than is not None:
         backups = plan_backups(
@@ -108,7 +115,7 @@ def _plan(repository: Repository, options: GcOptions, watch: Watch) -> PlannedRu
             truncate_ops_log=options.truncate_ops_log,
         )
     check_max_delete(plan, options.only, backups, options.max_delete)
-    return PlannedRun(plan, backups)
+    return PlannedRun(plan, backups, num_spared)
 
 
 def _has_changed(repository: Repository) -> bool:

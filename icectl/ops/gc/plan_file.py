@@ -8,7 +8,7 @@ the current state finds it to be garbage still.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from icectl.model.ids import SnapshotId
 from icectl.ops.gc.id_sets import BLOCK, IdSet, decode_names, union
 from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.plan import GcPlan
-from icectl.ops.gc.spare import spare_snapshots, with_garbage
+from icectl.ops.gc.spare import spare_snapshots, spare_usable, with_garbage
 from icectl.ops.gc.watch import Watch
 from icectl.records import dataclass, replace
 from icectl.repository.reparent import drop_snapshots
@@ -42,28 +42,45 @@ class SavedPlan:
     location: str
     cutoff: int
     ids: dict[ObjectKind, IdSet]
+    released: frozenset[SnapshotId]
+    """Snapshots that were to leave `repo` while their files were to stay: `--only`."""
+
+    @property
+    def num_objects(self) -> int:
+        return sum(map(len, self.ids.values()))
 
     def restrict(self, plan: GcPlan, watch: Watch) -> GcPlan:
         """The part of `plan` that this plan names, too.
 
-        A snapshot that it does not name stays in `repo`, and with it all that it needs.
+        A snapshot that it does not name can be used further on: all that it needs stays.
         """
         location = plan.repository.storage.location
-        if location != self.location:
+        if not _is_same_place(location, self.location):
             raise RefusedError(
                 f"the plan was made for {self.location}, and this is {location}",
                 hint="make a plan of this repository with --dry-run --plan FILE",
             )
         named = {SnapshotId(id_) for id_ in self.ids[ObjectKind.SNAPSHOT].to_bytes()}
-        spared = plan.dropped_snapshots - named
-        plan = replace(plan, dropped_snapshots=plan.dropped_snapshots & named)
-        if spared and plan.repository.info is not None:
-            edited = drop_snapshots(plan.repository.info, plan.dropped_snapshots)
+        info = plan.repository.info
+        if info is None:
+            plan = spare_usable(plan, named, watch)
+        else:
+            named |= self.released
+            spared = plan.dropped_snapshots - named
+            plan = replace(plan, dropped_snapshots=plan.dropped_snapshots & named)
+            edited = drop_snapshots(info, plan.dropped_snapshots)
             plan = spare_snapshots(plan, edited, spared, watch)
             plan = replace(plan, kept_snapshots=plan.kept_snapshots | spared)
         return with_garbage(
             plan, {kind: found.within(self.ids[kind]) for kind, found in plan.garbage.items()}
         )
+
+
+def _is_same_place(one: str, other: str) -> bool:
+    """A directory has many names."""
+    if one == other or "://" in one or "://" in other:
+        return one == other
+    return Path(one).resolve() == Path(other).resolve()
 
 
 def check_plan_path(path: Path) -> None:
@@ -76,7 +93,11 @@ def check_plan_path(path: Path) -> None:
         raise UsageError(f"the plan file {path} is a directory", hint="name a file in it")
 
 
-def write_plan(plan: GcPlan, path: Path) -> None:
+def write_plan(plan: GcPlan, only: Set[ObjectKind], path: Path) -> None:
+    """The part of the plan that a run of these kinds would carry out."""
+    plan = replace(
+        plan, garbage={kind: found for kind, found in plan.garbage.items() if kind in only}
+    )
     if path.resolve().is_relative_to(Path(plan.repository.storage.location).resolve()):
         raise UsageError(
             f"the plan file {path} lies in the repository, and could replace a file of it",
@@ -90,7 +111,7 @@ def write_plan(plan: GcPlan, path: Path) -> None:
                 file.write(json.dumps(_header(plan)) + "\n")
                 for rows in _rows(plan):
                     for row in rows:
-                        row["created_at"] = f"{row['created_at']:%Y-%m-%dT%H:%M:%S.%fZ}"
+                        row["created_at"] = _rfc_3339(row["created_at"])
                         file.write(json.dumps(row) + "\n")
     except OSError as error:
         raise IcectlError(f"the plan file {path} cannot be written: {_reason(error)}") from error
@@ -110,15 +131,26 @@ def _reason(error: OSError) -> str:
     return error.strerror or str(error)  # those of pyarrow have no number
 
 
+def _moment(microseconds: int) -> datetime:
+    return _EPOCH + timedelta(microseconds=microseconds)
+
+
+def _rfc_3339(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}"
+
+
 def _header(plan: GcPlan) -> dict[str, Any]:
     info = plan.repository.info
     return {
         "icectl_gc_plan": VERSION,
         "location": plan.repository.storage.location,
-        "cutoff": plan.cutoff,
-        "newest_update": info.latest_updates[0].updated_at if info else None,
+        "cutoff_at": _rfc_3339(_moment(plan.cutoff)),
+        "newest_update_at": _rfc_3339(_moment(info.latest_updates[0].updated_at)) if info else None,
         "branches": {name: str(tip) for name, tip in plan.repository.branches().items()},
         "tags": {name: str(tip) for name, tip in plan.repository.tags().items()},
+        "released_snapshots": []
+        if ObjectKind.SNAPSHOT in plan.garbage
+        else sorted(map(str, plan.dropped_snapshots)),
         "num_objects": plan.num_objects,
         "num_bytes": plan.num_bytes,
     }
@@ -139,7 +171,7 @@ def _rows(plan: GcPlan) -> Iterator[list[dict[str, Any]]]:
                 "kind": block.kind.value,
                 "id": name,
                 "size": size,
-                "created_at": _EPOCH + timedelta(microseconds=created_at),
+                "created_at": _moment(created_at),
                 "reason": reason(block.kind, name),
             }
             for name, size, created_at in zip(*columns, strict=True)
@@ -172,9 +204,14 @@ def _parse_line(line: bytes, number: int) -> dict[str, Any]:
 
 def _saved(header: dict[str, Any], rows: Iterable[tuple[Any, Any]]) -> SavedPlan:
     """The plan of these kinds and ids, which anybody may have edited."""
-    cutoff, location = header.get("cutoff"), header.get("location")
-    is_known = header.get("icectl_gc_plan") == VERSION
-    if not is_known or type(cutoff) is not int or not isinstance(location, str):
+    try:
+        cutoff = (datetime.fromisoformat(header["cutoff_at"]) - _EPOCH) // timedelta(microseconds=1)
+        released = frozenset(map(SnapshotId.parse, header["released_snapshots"]))
+        location = header["location"]
+        is_known = header["icectl_gc_plan"] == VERSION and isinstance(location, str)
+    except (KeyError, TypeError, ValueError):
+        is_known = False
+    if not is_known:
         raise ValueError("its first line is that of another version, or of another program")
     names: dict[str, list[str]] = {kind.value: [] for kind in ObjectKind}
     for kind, name in rows:
@@ -185,14 +222,14 @@ def _saved(header: dict[str, Any], rows: Iterable[tuple[Any, Any]]) -> SavedPlan
         names[kind].append(name)
     count, told = sum(map(len, names.values())), header.get("num_objects")
     if count != told:
-        raise ValueError(f"it is not complete: it has {count} objects of {told}")
+        raise ValueError(f"it has {count} objects, and by its first line {told}")
     ids: dict[ObjectKind, IdSet] = {}
     for kind, found in names.items():
         columns, good = decode_names(found)
         if not good.all():
             raise ValueError(f"{found[int(np.argmin(good))]!r} is not an id")
         ids[ObjectKind(kind)] = union([columns])
-    return SavedPlan(location, cutoff, ids)
+    return SavedPlan(location, cutoff, ids, released)
 
 
 def _import_parquet() -> Any:

@@ -60,11 +60,25 @@ class GcResult:
     garbage: tuple[KindSummary, ...]
     by_age: tuple[AgeSummary, ...]
     largest: tuple[LargeObject, ...]
+    num_spared: int
+    """Objects of the applied plan that are needed or gone by now."""
+    ops_log_uncut: bool
+    """--truncate-ops-log could not cut it where it was asked to."""
     foreign: tuple[str, ...]
     """Names below the known prefixes that are not ids; they were left alone."""
     failures: tuple[DeleteFailure, ...]
     is_complete: bool
     """Whether all that was planned is done."""
+
+    @property
+    def num_objects(self) -> int:
+        """What goes besides copies of `repo`."""
+        return (
+            self.snapshots_deleted
+            + self.transaction_logs_deleted
+            + self.manifests_deleted
+            + self.chunks_deleted
+        )
 
 
 def summarize(
@@ -101,6 +115,8 @@ def summarize(
         ),
         by_age=_by_age(chosen, now),
         largest=_largest(chosen),
+        num_spared=run.num_spared,
+        ops_log_uncut=backups is not None and backups.is_uncut,
         foreign=plan.foreign + (backups.foreign if backups else ()),
         failures=tuple(done.failures),
         is_complete=done.is_complete and not done.failures,

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 
+from icectl.errors import FormatError, UnsupportedError
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.repo import RepoInfo
 from icectl.ops.gc.id_sets import id_set
 from icectl.ops.gc.marking import ManifestClaim, merge_claims
 from icectl.ops.gc.objects import GarbageSet, ObjectKind
-from icectl.ops.gc.plan import GcPlan
+from icectl.ops.gc.plan import GcPlan, snapshot_ids
 from icectl.ops.gc.snapshots import read_snapshots
 from icectl.ops.gc.watch import Watch
 from icectl.records import replace
@@ -25,6 +26,28 @@ def spare_snapshots(
         merge_claims(claims, snapshot.all_manifest_files, snapshot.id)
     logs = {id_ for one in info.snapshots for id_ in one.pruned_ancestor_tx_logs or ()}
     return without(plan, spared, spared | logs, claims, watch)
+
+
+def spare_usable(plan: GcPlan, deleted: Set[SnapshotId], watch: Watch) -> GcPlan:
+    """The plan without what garbage snapshots need whose files are not among the deleted.
+
+    In spec version 1 the file is all that a snapshot is: whoever knows its id can set a branch
+    to it. One that cannot be read is of no use to anybody.
+    """
+    usable = snapshot_ids(plan.garbage[ObjectKind.SNAPSHOT]) - deleted
+    if not usable:
+        return plan
+    parts = plan.garbage[ObjectKind.MANIFEST].parts()
+    there = {id_ for part in parts for id_ in part.ids.to_bytes()}
+    claims: dict[ManifestId, ManifestClaim] = {}
+    for snapshot_id in usable:
+        try:
+            (snapshot,) = read_snapshots(plan.repository.storage, [snapshot_id], watch)
+        except (FormatError, UnsupportedError):
+            continue
+        needed = (file for file in snapshot.all_manifest_files if file.id in there)
+        merge_claims(claims, needed, snapshot.id)
+    return without(plan, usable, usable, claims, watch)
 
 
 def without(
