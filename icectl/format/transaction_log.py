@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 from typing import TYPE_CHECKING, Any
 
-from icectl.format.envelope import FileType, decode_flatbuffers_envelope, encode_envelope
+from icectl.errors import FormatError
+from icectl.format.envelope import (
+    IDENTIFIER,
+    FileType,
+    decode_flatbuffers_envelope,
+    decode_header,
+    decompress_what_there_is,
+    encode_envelope,
+)
 from icectl.format.reader import Reader
 from icectl.format.schema import (
     CHUNK_INDICES,
@@ -13,6 +22,7 @@ from icectl.format.schema import (
     RawTransactionLog,
 )
 from icectl.format.writer import Writer, refuse_unknown
+from icectl.model.ids import SnapshotId
 from icectl.model.snapshot import path_sort_key
 from icectl.model.transaction_log import ArrayUpdatedChunks, TransactionLog
 
@@ -32,6 +42,31 @@ def decode_transaction_log(data: bytes) -> TransactionLog:
         *raw._replace(updated_chunks=updated_chunks),
         unknown_fields=reader.unknown_fields,
     )
+
+
+def decode_transaction_log_id(start: bytes) -> SnapshotId | None:
+    """The id that a file says it has, from its first bytes; None where they do not reach to it.
+
+    What lies behind the id is not looked at.
+    """
+    found = decode_header(start)
+    if found is None:
+        raise FormatError("this is no Icechunk metadata file", offset=0)
+    header, size = found
+    if header.file_type != FileType.TRANSACTION_LOG:
+        raise FormatError("the header says that it is no transaction log", offset=size - 2)
+    payload: bytes | bytearray = start[size:]
+    if header.compression:
+        payload, _ = decompress_what_there_is(start, size)
+    if payload[4:8] not in (b"", IDENTIFIER):
+        raise FormatError("the payload is not flatbuffers", offset=size)
+    reader = Reader(payload)
+    try:
+        position = reader.follow(0)
+        place = reader.places(TRANSACTION_LOG, position)[0]
+    except (FormatError, struct.error):
+        return None
+    return SnapshotId(bytes(payload[position + place : position + place + 12]))
 
 
 def _decode_updated_chunks(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.errors import IcectlError, StorageError
+from icectl.errors import FormatError, IcectlError, StorageError
 from icectl.ops.gc.plan import plan_gc
 from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
@@ -135,6 +135,23 @@ def test_every_file_is_damaged_once(source: Path, damage: str) -> None:
             assert paths(storage) >= files(source) - {path}, path
         else:
             assert live - {path} <= paths(storage), path
+
+
+def test_exchanged_transaction_logs_stop_the_run(source: Path) -> None:
+    """No chunk hangs on them, but two kept files are not what their names say."""
+    storage = in_memory(source)
+    logs = sorted(path for path in live_paths(source) if path.startswith("transactions/"))
+    first, second = logs[:2]
+    data = {first: storage.read(second), second: storage.read(first)}
+    list(storage.delete_many(data))
+    for path, content in data.items():
+        storage.put_if_absent(path, content)
+    before = paths(storage)
+    with pytest.raises(FormatError, match=r"transactions/\w+: the file says that it is"):
+        collect(storage)
+    assert paths(storage) == before
+    collect(storage, known_missing=frozenset(data))
+    assert paths(storage) == live_paths(source)
 
 
 def test_lost_chunk_stops_unless_it_is_known(source: Path) -> None:

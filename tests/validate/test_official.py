@@ -13,7 +13,8 @@ from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.repository.ops_log import backup_object, read_repo
 from icectl.storage.local import LocalStorage
 from tests.gc.repositories import messy_repository
-from tests.official import build_zoo, built, random_history
+from tests.official import build_zoo, built, ic, open_official, random_history
+from tests.official.histories import commit, create
 
 FIXTURES = (
     "split-repo-v2",
@@ -55,6 +56,23 @@ def test_repository_with_garbage(
 def test_random_histories(tmp_path: Path, spec_version: int, seed: int) -> None:
     random_history(tmp_path / "repo", 100 + seed, 40, spec_version)
     assert findings(tmp_path / "repo") == []
+
+
+def test_expired_before_and_after_a_migration(tmp_path: Path) -> None:
+    """The first expiration forgot the logs of what it released, and the second cannot know them."""
+    where = tmp_path / "repo"
+    repo = create(where, 1)
+    for number in range(4):
+        with commit(repo, f"{number}") as root:
+            root.create_group(f"g{number}")
+    repo.expire_snapshots(repo.lookup_snapshot(repo.lookup_branch("main")).written_at)
+    for number in range(2):
+        with commit(repo, f"later {number}") as root:
+            root.attrs["number"] = number
+    ic.upgrade_icechunk_repository(open_official(where), dry_run=False)
+    repo = open_official(where)
+    assert repo.expire_snapshots(repo.lookup_snapshot(repo.lookup_branch("main")).written_at)
+    assert findings(where) == []
 
 
 def test_every_operation_explains_its_step(tmp_path_factory: pytest.TempPathFactory) -> None:

@@ -14,6 +14,7 @@ from icectl.ops.gc.explain import Suspects, check_explained
 from icectl.ops.gc.id_sets import IdSet, id_set
 from icectl.ops.gc.listing import Listing, Listings
 from icectl.ops.gc.local_engine import LocalEngine
+from icectl.ops.gc.logs import check_log_ids
 from icectl.ops.gc.objects import GarbageSet, ObjectKind
 from icectl.ops.gc.presence import check_present, find_garbage
 from icectl.ops.gc.snapshots import SnapshotPlan, plan_snapshots
@@ -89,7 +90,8 @@ def plan_gc(
         engine = choose_engine(sum(claim.num_chunk_refs for claim in sweep.claims))
         chunks = engine.sweep_chunks(sweep, listings, watch)
         logs = listings.wait_for(ObjectKind.TRANSACTION_LOG)
-    kept_logs = _check_logs_present(snapshots, logs, known_missing)
+        kept_logs = _check_logs_present(snapshots, logs, known_missing)
+        check_log_ids(storage, logs, kept_logs, known_missing, watch)
     garbage: dict[ObjectKind, GarbageSet] = {
         ObjectKind.SNAPSHOT: snapshots.garbage,
         ObjectKind.TRANSACTION_LOG: find_garbage(storage, logs, kept_logs, cutoff, watch),

@@ -229,16 +229,19 @@ class _Walk:
             self.report.extend(check_log_against(log, step), (snapshot_id,))
         if log is None or pruned is None or parent_id is None or before is None:
             return
-        if not pruned and grandparent is None and not self._explains(log, step):
-            return
         logs = (*pruned, log)
+        if grandparent is None and not self._explain(logs, step):
+            return
         self.report.extend(check_changes_logged(logs, step), (snapshot_id,))
         self._note_changes(snapshot_id, parent_id, logs, before, after)
 
     @staticmethod
-    def _explains(log: TransactionLog, step: Step) -> bool:
-        """Whether a child of the first snapshot was made from it, and not joined to it later."""
-        new = {*log.new_groups, *log.new_arrays}
+    def _explain(logs: Iterable[TransactionLog], step: Step) -> bool:
+        """Whether a child of the first snapshot was made from it, or joined with all the logs.
+
+        Expiration before spec version 2.1 forgot them, also for what is joined again later.
+        """
+        new = {node_id for log in logs for node_id in (*log.new_groups, *log.new_arrays)}
         assert step.before is not None
         return step.after.by_id.keys() - step.before.by_id.keys() <= new
 
