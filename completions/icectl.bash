@@ -211,7 +211,7 @@ _icectl() {
             ;;
         "gc")
             options="--older-than --dry-run --yes -y --only --plan --apply --max-delete --allow-recent --known-missing --overwritten-older-than --truncate-ops-log --max-runtime --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
-            values=([--older-than]="" [--only]="" [--plan]="files" [--apply]="files" [--max-delete]="" [--known-missing]="files" [--overwritten-older-than]="" [--max-runtime]="" [--engine]="words:auto local spark" [--spark-master]="" [--spark-remote]="" [--spark-conf]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            values=([--older-than]="" [--only]="words:snapshots transaction_logs manifests chunks" [--plan]="files" [--apply]="files" [--max-delete]="" [--known-missing]="files" [--overwritten-older-than]="" [--max-runtime]="" [--engine]="words:auto local spark" [--spark-master]="" [--spark-remote]="" [--spark-conf]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
             ;;
         "validate")
             options="--level --explain --fail-on --virtual --decode --sample --baseline --write-baseline --known-missing --junit --sarif --github --max-findings --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from icectl.cli.spark_options import ROWS_FOR_SPARK
-from icectl.errors import UnsupportedError
+from icectl.errors import UnsupportedError, UsageError
 
 
 class SparkChoice(ExitStack):
@@ -30,6 +30,11 @@ class SparkChoice(ExitStack):
         )
 
         super().__init__()
+        if engine == "local" and (master or remote or conf):
+            raise UsageError(
+                "--engine local and the options of Spark cannot stand together",
+                hint="leave one of them out",
+            )
         self._options = parse_spark_options(master, remote, conf)
         self._name = name
         self._session: Any = None

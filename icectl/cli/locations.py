@@ -6,6 +6,7 @@ of the storage, so that none lands in a shell history, a process list or a confi
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -92,7 +93,22 @@ def suggest_repository(text: str, environ: Mapping[str, str]) -> str | None:
             return f"did you mean {close[0]}?"
     path = _expand(text).absolute()
     around = next(filter(is_repository_directory, path.parents), None)
-    return None if around is None else f"it lies inside the repository {around}: -r {around}"
+    if around is not None:
+        return f"it lies inside the repository {around}: -r {around}"
+    return _suggest_neighbour(path)
+
+
+def _suggest_neighbour(path: Path) -> str | None:
+    import difflib
+
+    try:
+        names = [entry.name for entry in os.scandir(path.parent)]
+    except OSError:
+        return None
+    for name in difflib.get_close_matches(path.name, names, n=3):
+        if is_repository_directory(path.with_name(name)):
+            return f"did you mean {path.with_name(name)}?"
+    return None
 
 
 def _expand(text: str) -> Path:
@@ -163,6 +179,8 @@ def hide_secrets(text: str) -> str:
 
 def _hide_value(word: re.Match[str]) -> str:
     """`secret=(hidden)` for `secret=VALUE`; the value may contain `=` itself."""
+    if word[0] == "KEY=VALUE":
+        return word[0]  # our own words
     shown = ""
     for key in word[0].split("=")[:-1]:
         shown += f"{key}="

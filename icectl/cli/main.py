@@ -133,7 +133,9 @@ def _invoke(invocation: Invocation, environ: Mapping[str, str]) -> int:
     except (FormatError, ObjectNotFoundError) as error:
         if invocation.command.name in ("inspect-file", "validate"):
             raise
-        hint = error.hint or "icectl validate tells what is damaged, and which versions are sound"
+        # Without a level only metadata is looked at.
+        level = " --level manifests" if (error.path or "").startswith("manifests/") else ""
+        hint = error.hint or f"icectl validate{level} tells what is damaged, and what is sound"
         if isinstance(error, ObjectNotFoundError):
             # It was the repository that named it.
             raise FormatError("the file is missing", path=error.path, hint=hint) from error

@@ -10,6 +10,7 @@ from icectl.errors import UsageError
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 _AGE = re.compile(r"([0-9]{1,9})([smhdwy])")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
 _HINT = "write a date (2024-01-31), a time (2024-01-31T12:00:00Z) or an age (90m, 12h, 3d, 2w, 1y)"
 
 
@@ -27,7 +28,10 @@ def parse_moment(text: str, now: int) -> int:
     A time without an offset is UTC, like everything that icectl prints.
     """
     if _AGE.match(text) and "-" not in text:
-        return now - parse_age(text)
+        moment_ago = now - parse_age(text)
+        if moment_ago < _FIRST:
+            raise UsageError(f"{text!r} is too long ago", hint="the year 1 is the first")
+        return moment_ago
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from icectl.cli.exit_codes import EXIT_CODES
-from icectl.cli.locations import looks_like_location
+from icectl.cli.locations import is_repository_directory, looks_like_location
 from icectl.cli.options import CommandFunction
 from icectl.cli.parameters import (
     Argument,
@@ -137,7 +137,13 @@ def parse_with_typer(
             result = get_command(app).main(words, prog_name=program, standalone_mode=False)
     except usage_error as error:
         message = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
-        raise UsageError(message, hint=f"{program} --help lists what it takes") from None
+        hint = f"{program} --help lists what it takes"
+        if "unexpected extra argument" in message and loaded.function.repository:
+            for word in filter(is_repository_directory, words):
+                import shlex
+
+                hint = f"a repository is named with -r: {program} -r {shlex.quote(word)}"
+        raise UsageError(message, hint=hint) from None
     if isinstance(result, dict):
         return result
     Output({}).write(page.getvalue().splitlines())

@@ -11,6 +11,7 @@ from icectl.format.envelope import (
     FileType,
     decode_flatbuffers_envelope,
     decode_header,
+    decompress,
     decompress_what_there_is,
     encode_envelope,
 )
@@ -57,7 +58,10 @@ def decode_transaction_log_id(start: bytes) -> SnapshotId | None:
         raise FormatError("the header says that it is no transaction log", offset=size - 2)
     payload: bytes | bytearray = start[size:]
     if header.compression:
-        payload, _ = decompress_what_there_is(start, size)
+        try:
+            payload = decompress(start, size)
+        except FormatError:
+            payload, _ = decompress_what_there_is(start, size)
     if payload[4:8] not in (b"", IDENTIFIER):
         raise FormatError("the payload is not flatbuffers", offset=size)
     reader = Reader(payload)

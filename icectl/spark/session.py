@@ -6,6 +6,7 @@ that runs now, unless `PYSPARK_PYTHON` says otherwise.
 
 from __future__ import annotations
 
+import socket
 import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
@@ -21,6 +22,11 @@ from icectl.spark import register
 
 PYSPARK_HINT = "pip install 'icectl[spark]' installs PySpark; it needs Java 17 or newer"
 JAVA_HINT = "install Java 17 or newer, and let JAVA_HOME name it or be unset"
+CONNECT = "sc://"
+CONNECT_PORT = 15002
+STANDALONE = "spark://"
+STANDALONE_PORT = 7077
+SECONDS_TO_CONNECT = 10.0
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
 """Set by spark-submit, whose own options then stand."""
 QUIET_LOG = Path(__file__).with_name("log4j2.properties")
@@ -43,6 +49,8 @@ def parse_spark_options(
             "--spark-master and --spark-remote cannot stand together",
             hint="a Connect server has its own master",
         )
+    if remote and not remote.startswith(CONNECT):
+        raise UsageError(f"--spark-remote {remote!r} is no URL", hint="write sc://HOST:PORT")
     pairs = {}
     for pair in conf:
         key, separator, value = pair.partition("=")
@@ -94,6 +102,7 @@ def spark_session(
         register(running)
         yield running
         return
+    _check_connection(options)
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Where Spark would make a directory for tables of its own, if only for SHOW TABLES.
     with TemporaryDirectory(prefix="icectl-") as warehouse:
@@ -103,6 +112,30 @@ def spark_session(
             yield session
         finally:
             session.stop()
+
+
+def _check_connection(options: SparkOptions) -> None:
+    """Spark itself would try for minutes, and without a word."""
+    if options.remote:
+        url, port = options.remote.removeprefix(CONNECT).split("/")[0], CONNECT_PORT
+    elif options.master and options.master.startswith(STANDALONE):
+        url, port = options.master.removeprefix(STANDALONE), STANDALONE_PORT
+    else:
+        return
+    reason = ""
+    for address in url.split(","):  # several masters, of which one leads
+        host, _, number = address.rpartition(":")
+        if not number.isdecimal():
+            host, number = address, str(port)
+        try:
+            socket.create_connection((host.strip("[]"), int(number)), SECONDS_TO_CONNECT).close()
+            return
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+    raise IcectlError(
+        f"Spark did not start: no connection to {options.remote or options.master}: {reason}",
+        hint="check the address, and that the server runs",
+    )
 
 
 def _builder(options: SparkOptions, name: str, warehouse: str, *, submitted: bool) -> Any:

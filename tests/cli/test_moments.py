@@ -57,3 +57,8 @@ def test_a_date_that_ends_something_is_its_whole_day(text: str, expected: str) -
 def test_ages() -> None:
     assert parse_age("12h") == 12 * 3600 * 1_000_000
     assert parse_age("1y2w") == (365 + 14) * 86400 * 1_000_000
+
+
+def test_an_age_before_all_dates() -> None:
+    with pytest.raises(UsageError, match="too long ago"):
+        parse_moment("999999999y", 0)

@@ -33,11 +33,11 @@ def missing_error(path: str, count: int, reason: str) -> FormatError:
     return FormatError(
         f"the file is missing, and {reason}{more}",
         path=path,
-        hint="restore it; or reset the branches that reach it to a sound version, which "
-        "`icectl validate` tells"
+        hint="restore it; or let go of the versions that need it, which `icectl validate` names: "
+        "reset branches, delete tags, and `icectl expire` what lies in the past"
         if manifest
-        else "a damaged reference looks so too: `icectl validate` tells more; what is lost "
-        "for good and understood can be named with --known-missing FILE",
+        else "a damaged reference looks so too: `icectl validate --level chunks` tells more, and "
+        "with --known-missing FILE writes the list that gc takes by the same name",
     )
 
 

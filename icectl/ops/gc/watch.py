@@ -61,5 +61,5 @@ class Watch:
         if self.is_over:
             raise OutOfTimeError(
                 "the time given by --max-runtime was over before anything was deleted",
-                hint="give it more, or choose a time with less to do",
+                hint="planning begins anew with each run: give it more time than that takes",
             )
