@@ -17,6 +17,7 @@ import numpy as np
 
 from icectl.errors import IcectlError, RefusedError, UsageError
 from icectl.model.ids import SnapshotId
+from icectl.model.repo import RepoInfo
 from icectl.ops.gc.id_sets import BLOCK, IdSet, decode_names, union
 from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.plan import GcPlan
@@ -139,13 +140,20 @@ def _rfc_3339(moment: datetime) -> str:
     return f"{moment:%Y-%m-%dT%H:%M:%S.%fZ}"
 
 
+def _newest_update_at(info: RepoInfo) -> str | None:
+    try:
+        return _rfc_3339(_moment(info.latest_updates[0].updated_at))
+    except (IndexError, OverflowError):
+        return None  # there is none, or a number that is no date
+
+
 def _header(plan: GcPlan) -> dict[str, Any]:
     info = plan.repository.info
     return {
         "icectl_gc_plan": VERSION,
         "location": plan.repository.storage.location,
         "cutoff_at": _rfc_3339(_moment(plan.cutoff)),
-        "newest_update_at": _rfc_3339(_moment(info.latest_updates[0].updated_at)) if info else None,
+        "newest_update_at": _newest_update_at(info) if info else None,
         "branches": {name: str(tip) for name, tip in plan.repository.branches().items()},
         "tags": {name: str(tip) for name, tip in plan.repository.tags().items()},
         "released_snapshots": []
