@@ -52,13 +52,22 @@ def repository_at(storage: Storage, info: RepoInfo) -> Repository:
 
 
 def _open_ref_files(storage: Storage) -> Repository:
-    for layout in (STANDARD, DRAFT):
-        names = read_ref_names(storage, layout)
-        if names.branches:
+    missing: set[str] = set()
+    while True:
+        for layout in (STANDARD, DRAFT):
+            names = read_ref_names(storage, layout)
+            if names.branches:
+                break
+        else:
+            raise _not_found(storage)
+        try:
+            refs = read_refs(storage, names)
             break
-    else:
-        raise _not_found(storage)
-    refs = read_refs(storage, names)
+        except ObjectNotFoundError as error:
+            # Deleted since it was listed; unless it is listed once more.
+            if error.path in missing:
+                raise
+            missing.add(error.path)
     branch = DEFAULT_BRANCH if DEFAULT_BRANCH in refs.branches else min(refs.branches)
     numbered = not names.branches[branch].endswith(f"/{REF_FILE}")
     return Repository(

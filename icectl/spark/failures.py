@@ -8,13 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from icectl import errors
 from icectl.errors import IcectlError, UsageError
 from icectl.ops.tables.names import tables_hint
 
 _OURS = re.compile(r"^(?:.*\s)?icectl\.errors\.(\w+): (.+)$", re.MULTILINE)
+_JAVA = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.+)$", re.MULTILINE)
+"""The message of a Java exception; the last one is that of the cause of all others."""
+_HINT = "check --spark-conf and what Spark's workers log; running it again is safe"
 
 
 @contextmanager
@@ -25,9 +28,14 @@ def told_in_words() -> Iterator[None]:
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         # They would write what is told here to stderr as well, with a traceback.
         PySparkLogger.getLogger(name).disabled = True
+    failures: tuple[type[Exception], ...] = (PySparkException,)
+    with suppress(ImportError):  # a client of Spark Connect needs no Java
+        from py4j.protocol import Py4JError
+
+        failures += (Py4JError,)
     try:
         yield
-    except PySparkException as error:
+    except failures as error:
         ours = _find_ours(str(error))
         if ours is not None:
             raise ours from error
@@ -35,7 +43,10 @@ def told_in_words() -> Iterator[None]:
         if isinstance(error, AnalysisException | ParseException):
             unknown = error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
             raise UsageError(lines[0], hint=tables_hint() if unknown else None) from error
-        raise IcectlError(f"Spark failed: {lines[0]}") from error
+        java = _JAVA.findall(str(error))
+        raise IcectlError(
+            f"Spark failed: {(java or lines)[-1 if java else 0]}", hint=_HINT
+        ) from error
 
 
 def _find_ours(text: str) -> IcectlError | None:

@@ -25,6 +25,7 @@ from icectl.ops.gc.presence import MISSING_CHUNK, missing_error, short_error
 from icectl.ops.gc.watch import Watch
 from icectl.records import asdict
 from icectl.spark import gc_executors as executors
+from icectl.spark.failures import told_in_words
 from icectl.spark.gc_columns import KEYS, to_ids, to_table
 from icectl.spark.gc_garbage import SparkGarbage
 from icectl.spark.gc_jobs import Source, map_in_arrow, run_job, spread
@@ -50,6 +51,10 @@ class SparkEngine:
         self._persisted: list[Any] = []
 
     def sweep_chunks(self, sweep: Sweep, listings: Listings, watch: Watch) -> SweptChunks:
+        with told_in_words():
+            return self._sweep_chunks(sweep, watch)
+
+    def _sweep_chunks(self, sweep: Sweep, watch: Watch) -> SweptChunks:
         self._forget()
         marks = self._mark(sweep.storage, sweep.claims, with_ends=sweep.with_ends)
         expected = sum(claim.num_chunk_refs for claim in sweep.claims)

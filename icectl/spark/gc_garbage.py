@@ -14,7 +14,7 @@ from pyspark.sql import functions as sql
 from icectl.ops.gc.delete import DeletedBatch, DeleteFailure
 from icectl.ops.gc.id_sets import IdSet
 from icectl.ops.gc.objects import Garbage, ObjectKind
-from icectl.ops.gc.watch import Watch
+from icectl.ops.gc.watch import OutOfTimeError, Watch
 from icectl.records import dataclass
 from icectl.spark import gc_executors as executors
 from icectl.spark.failures import told_in_words
@@ -23,6 +23,7 @@ from icectl.spark.gc_jobs import Source, map_in_arrow, run_job
 from icectl.storage.contract import Storage
 
 DELETES_PER_TASK = 65_536
+GRACE_SECONDS = 30
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -65,7 +66,7 @@ class SparkGarbage:
         return self.counted(self.spark, self.kind, frame.persist(), Watch())
 
     def parts(self) -> Iterator[Garbage]:
-        packed = map_in_arrow(self.frame, executors.pack, PACKED_SQL)
+        packed = map_in_arrow(self.frame.orderBy(*KEYS), executors.pack, PACKED_SQL)
         with told_in_words():
             for row in packed.toLocalIterator():
                 columns = {name: np.frombuffer(row[name], np.int64) for name in GARBAGE.names}
@@ -102,6 +103,8 @@ class SparkGarbage:
             return
         left = watch.seconds_left
         ends_at = None if left is None else time.time() + left
+        # The executors look at the clock themselves, unless there are none any more.
+        patience = None if left is None else time.monotonic() + left + GRACE_SECONDS
         tasks = -(-self.count // DELETES_PER_TASK)
 
         def delete() -> list[Any]:
@@ -111,8 +114,11 @@ class SparkGarbage:
             rows: list[Any] = map_in_arrow(objects, function, executors.DELETED_SQL).collect()
             return rows
 
-        # The executors look at the clock themselves.
-        rows = run_job(self.spark, Watch(), "", delete)
+        try:
+            rows = run_job(self.spark, Watch(None, patience), "", delete)
+        except OutOfTimeError:
+            yield DeletedBatch(is_complete=False)
+            return
         failures = tuple(DeleteFailure(*failure) for row in rows for failure in row.failures)
         if all(row.is_complete for row in rows):
             # What a lost executor deleted was not there any more when its task was repeated.

@@ -12,7 +12,9 @@ from icectl.format.reader import Reader
 from icectl.format.schema import MANIFEST
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, Spans
+from icectl.ops.gc.id_sets import id_set
 from icectl.ops.gc.marking import ManifestClaim, mark_manifest, mark_snapshot
+from icectl.ops.gc.objects import Garbage, ObjectKind
 
 ID = ManifestId(bytes(range(12)))
 
@@ -92,3 +94,13 @@ def test_a_file_of_another_generation_is_named() -> None:
     assert "damaged" in str(caught.value.hint)
     with pytest.raises(UnsupportedError, match=f"snapshots/{ID}: "):
         mark_snapshot(data, SnapshotId(ID))
+
+
+@pytest.mark.parametrize("sizes", [[5] * 30, list(range(30)), [1, 9, 9, 9, 2] * 6, [3, 1], []])
+def test_the_largest_are_told_by_size_and_id(sizes: list[int]) -> None:
+    """As Spark does it: of equal ones those of the smallest ids."""
+    ids = id_set(number.to_bytes(12, "big") for number in range(len(sizes)))
+    size = np.array(sizes, np.int64)
+    found = Garbage(ObjectKind.CHUNK, ids, size, size).largest(4)
+    expected = sorted(range(len(sizes)), key=lambda row: (-sizes[row], row))[:4]
+    assert found.ids.to_bytes() == [row.to_bytes(12, "big") for row in sorted(expected)]

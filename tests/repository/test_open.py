@@ -210,3 +210,26 @@ def test_the_draft_layout():
         repository.read_transaction_log(SnapshotId(new))
     info = SnapshotInfo(SnapshotId(new), SnapshotId(old), 0, "")
     assert read_changes_if_there(repository, info) is None
+
+
+@pytest.mark.parametrize("for_good", [False, True])
+def test_a_branch_file_that_is_deleted_after_it_was_listed(for_good):
+    """Before spec version 2: it is a branch that somebody deleted, unless it is listed again."""
+    storage = MemoryStorage(f"ref-race-{for_good}")
+    for name in ("main", "other"):
+        storage.put_if_absent(
+            f"refs/branch.{name}/ref.json", b'{"snapshot":"%s"}' % str(sid(1)).encode()
+        )
+
+    def delete(request):
+        if request.path == "refs/branch.other/ref.json" and request.method == "read":
+            if for_good:
+                raise ObjectNotFoundError(request.path)
+            list(storage.delete_many([request.path]))
+
+    faulty = FaultyStorage(storage, before=delete)
+    if for_good:
+        with pytest.raises(ObjectNotFoundError):
+            open_repository(faulty)
+    else:
+        assert open_repository(faulty).branches() == {"main": sid(1)}

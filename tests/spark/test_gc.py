@@ -280,6 +280,39 @@ def test_command(
     assert files(mine) == there
 
 
+def test_plans_are_saved_in_the_same_order(
+    messy: Path, tmp_path: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = {}
+    words = ["gc", "-r", str(messy), "--older-than", "0s", "--allow-recent", "--dry-run"]
+    for engine in ("local", "spark"):
+        plan = tmp_path / f"{engine}.jsonl"
+        code = run([*words, "--engine", engine, "--json", "--plan", str(plan)], os.environ)
+        out, err = capsys.readouterr()
+        assert code == 0, err
+        rows = plan.read_text().splitlines()[1:]
+        document = json.loads(out) | {"engine": "", "cutoff_at": ""}
+        lines[engine] = rows, document
+    assert lines["spark"] == lines["local"]
+    assert len(lines["local"][0]) > 20
+
+
+def test_what_fails_in_spark_is_told(
+    messy: Path, spark: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """One sentence, and never as a bug of ours."""
+    words = ["gc", "-r", str(messy), "--older-than", "0s", "--allow-recent", "--dry-run"]
+    python = spark.sparkContext.pythonExec
+    try:
+        spark.sparkContext.pythonExec = "/nonexistent/python"
+        assert run([*words, "--engine", "spark"], os.environ) == 1
+    finally:
+        spark.sparkContext.pythonExec = python
+    err = capsys.readouterr().err
+    assert err.startswith("icectl: error: Spark failed: ") and "/nonexistent/python" in err
+    assert err.count("\n") == 2 and "running it again is safe" in err
+
+
 def plan_rows(plan: Path) -> list[dict[str, Any]]:
     import pyarrow.parquet
 

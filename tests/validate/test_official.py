@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from icectl.cli.main import run
 from icectl.ops.validate.check_repo import check_step
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
@@ -87,3 +89,12 @@ def test_every_operation_explains_its_step(tmp_path_factory: pytest.TempPathFact
         kinds.add(state.latest_updates[0].update_type.kind)
         state = before
     assert len(kinds) >= 12
+
+
+@pytest.mark.parametrize("value", [5, 5.5, 300_000, [1, -2, 3], {"a": [1, 2, {"b": None}]}])
+def test_metadata_that_an_official_client_encodes_anew(tmp_path: Path, value: Any) -> None:
+    where = tmp_path / "repo"
+    repo = create(where)
+    run(["metadata", "set", "-r", str(where), "key", json.dumps(value)], {})
+    repo.create_branch("other", repo.lookup_branch("main"))
+    assert findings(where) == []

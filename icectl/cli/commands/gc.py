@@ -161,7 +161,7 @@ def collect(
     from icectl.ops.gc.known_missing import read_known_missing
     from icectl.ops.gc.local_engine import LocalEngine
     from icectl.ops.gc.plan_file import check_plan_path, read_plan, write_plan
-    from icectl.ops.gc.result import summarize
+    from icectl.ops.gc.result import finished, summarize
     from icectl.ops.gc.watch import Watch
 
     kinds = _parse_kinds(only)
@@ -206,24 +206,26 @@ def collect(
         choose_engine=choose,
     )
 
-    def finish_plan(run: PlannedRun) -> None:
+    def finish_plan(run: PlannedRun) -> GcResult:
+        # Before anything is deleted: afterwards a cluster may be gone that could tell it.
+        planned = summarize(run, kinds, now, None)
         if plan is not None:
             write_plan(run.plan, kinds, Path(plan))
             context.note(f"the plan was saved to {plan}")
         if context.options.jsonl:
-            _event(context, "planned", summarize(run, kinds, now, None))
+            _event(context, "planned", planned)
+        return planned
 
     with engines:
         if dry_run:
-            run = plan_run(storage, options, watch)
-            finish_plan(run)
-            result = summarize(run, kinds, now, None)
+            result = finish_plan(plan_run(storage, options, watch))
         else:
             asked = False
+            planned: GcResult
 
             def approve(run: PlannedRun) -> None:
-                nonlocal asked
-                finish_plan(run)
+                nonlocal asked, planned
+                planned = finish_plan(run)
                 question = _question(run, kinds, storage.location)
                 if question is not None:
                     # Others may have let go of more since the first question.
@@ -231,8 +233,8 @@ def collect(
                     context.confirm((again if asked else "") + question, yes=yes)
                     asked = True
 
-            run, deleted = collect_garbage(storage, options, approve, watch)
-            result = summarize(run, kinds, now, deleted)
+            _, deleted = collect_garbage(storage, options, approve, watch)
+            result = finished(planned, deleted)
     _tell(context, result)
     return None if result.is_complete else exit_codes.FINDINGS
 

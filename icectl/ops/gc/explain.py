@@ -8,8 +8,8 @@ after it to the state before it; else states are read around each releasing oper
 newest on, until all is explained.
 
 One thing is stored once only: where a ref points that the very last operation created or
-reset. Whether a bit of it was flipped can be told by packing the file once more, where the
-writer's zstd packs as ours does.
+reset. Packing the file once more shows most flipped bits, where the writer's zstd packs as ours
+does; one in a literal of the frame it does not show.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 
 from icectl.errors import FormatError, ObjectNotFoundError
-from icectl.format.envelope import is_packed_anew
+from icectl.format.envelope import decode_header, is_packed_anew
 from icectl.format.repo import decode_repo
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
@@ -30,11 +30,20 @@ from icectl.model.repo import (
 )
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.states import OpsLog
-from icectl.ops.gc.transitions import RELEASING, UNRECORDED, State, find_problem, leads_to
+from icectl.ops.gc.transitions import (
+    RELEASING,
+    UNRECORDED,
+    State,
+    find_problem,
+    find_target,
+    leads_to,
+)
 from icectl.ops.gc.watch import Watch
 from icectl.records import dataclass, field
 from icectl.repository.ops_log import REPO_PATH, backup_object
 from icectl.storage.contract import Storage
+
+MOST_COPIES = 20
 
 
 @dataclass(slots=True)
@@ -86,17 +95,16 @@ def check_explained(
     )
     never.forget(never.kept_by(log.oldest_state()))
     suspects.forget(never)
-    number = looked_at_closely = 0
+    number = 0
     while suspects and number < len(log.updates):
         watch.check_time()
-        end = log.end_of_run(number) if number >= looked_at_closely else number
-        if end > number and _explain_run(log, number, end, suspects):
-            number = end
-            continue
-        looked_at_closely = max(looked_at_closely, end)
-        _explain_one(log, number, suspects)
-        number += 1
-    _check_gone(suspects.kept_by(log.oldest_state()), "before the ops log begins")
+        end = log.end_of_run(number)
+        while end > number and not _explain_run(log, number, end, suspects):
+            end = number + (end - number) // 2
+        if end == number:
+            _explain_one(log, number, suspects)
+        number = max(end, number + 1)
+    _check_gone(log, suspects.kept_by(log.oldest_state()), "before the ops log begins")
 
 
 def _explain_run(log: OpsLog, start: int, end: int, suspects: Suspects) -> bool:
@@ -119,19 +127,25 @@ def _explain_one(log: OpsLog, number: int, suspects: Suspects) -> None:
     kind = log.updates[number].update_type
     after = log.state(number, needed=isinstance(kind, RELEASING))
     if after is not None:
-        _check_gone(suspects.kept_by(after), f"after a {kind.kind} operation")
+        kept = suspects.kept_by(after)
+        _check_gone(log, kept, f"after a {kind.kind} operation")
+        suspects.forget(kept)
+        if isinstance(kind, UNRECORDED) and find_target(kind, after.branches, after.tags) is None:
+            raise FormatError(
+                f"{kind.name} is not there after a {kind.kind} operation, by overwritten/"
+                f"{log.updates[number].backup_path}",
+                path=REPO_PATH,
+                hint=_HINT,
+            )
         if isinstance(kind, RELEASING):
             _release(log, number, after, suspects)
     made = _created_snapshot(log.updates[number])
     if made is None:
         return
     still = Suspects(suspects.snapshots & {made}, suspects.logs & {made})
-    # Where a lost backup is known and excused, the release may have been in it; and where
-    # the backup of this commit was cleared, those of older releases were as well.
-    if still and not (
-        isinstance(kind, NewDetachedSnapshotUpdate) or log.has_excused_gap or log.is_cleared(number)
-    ):
-        _check_gone(still, f"when {made} was committed")
+    # Where the backup of this commit was cleared, those of older releases were as well.
+    if still and not (isinstance(kind, NewDetachedSnapshotUpdate) or log.is_cleared(number)):
+        _check_gone(log, still, f"when {made} was committed")
     suspects.discard(made)
 
 
@@ -156,10 +170,15 @@ def _release(log: OpsLog, number: int, after: State, suspects: Suspects) -> None
     suspects.forget(released)
 
 
-_HINT = "a damaged repo file looks so: run `icectl validate`, and compare with the backups"
+_HINT = (
+    "a damaged repo file looks so: compare it with `icectl ops-log` and its copies; a copy that is "
+    "wrong, and understood, can be named with --known-missing"
+)
 
 
-def _check_gone(still_kept: Suspects, when: str) -> None:
+def _check_gone(log: OpsLog, still_kept: Suspects, when: str) -> None:
+    if log.has_excused_gap:
+        return  # the operation that released them may be the one whose state is lost
     for path in still_kept.paths():
         raise FormatError(
             f"{path} was reachable {when}, and no operation since then released it",
@@ -199,16 +218,12 @@ def _check_last_target(storage: Storage, info: RepoInfo, log: OpsLog) -> None:
     """Where the last operation let a ref point is stored once: `FormatError` when a bit of it
     may have been flipped."""
     update = log.updates[0].update_type if log.updates else None
-    copy = log.updates[1].backup_path if len(log.updates) > 1 else None
-    if not isinstance(update, UNRECORDED) or copy is None:
+    if not isinstance(update, UNRECORDED):
         return
-    try:
-        data, packed = storage.read(REPO_PATH), is_packed_anew(storage.read(backup_object(copy)))
-    except (FormatError, ObjectNotFoundError):
+    data = storage.read(REPO_PATH)
+    if decode_repo(data) != info or is_packed_anew(data):
         return
-    # Other writers may pack otherwise, and then nothing can be told; one that has its copies
-    # packed like this has its `repo` so, too.
-    if packed and decode_repo(data) == info and not is_packed_anew(data):
+    if _copies_are_packed_anew(storage, log, data):
         raise FormatError(
             f"the newest operation ({update.kind} of {update.name}) is told by no other file, and "
             "this one is not packed as its copies are: a flipped bit would look so",
@@ -216,3 +231,17 @@ def _check_last_target(storage: Storage, info: RepoInfo, log: OpsLog) -> None:
             hint=f"`icectl log {update.name}` shows where it points; when that is right, confirm "
             "it with any other change, such as a tag",
         )
+
+
+def _copies_are_packed_anew(storage: Storage, log: OpsLog, data: bytes) -> bool:
+    """Whether the zstd of the writer of this `repo` packs as ours does, by a copy of its making."""
+    for update in log.updates[1:MOST_COPIES]:
+        if update.backup_path is None:
+            continue
+        try:
+            copy = storage.read(backup_object(update.backup_path))
+            if decode_header(copy) == decode_header(data):
+                return is_packed_anew(copy)
+        except (FormatError, ObjectNotFoundError):
+            continue
+    return False

@@ -101,7 +101,13 @@ class Garbage:
         yield self
 
     def largest(self, count: int) -> Garbage:
-        return self[np.sort(np.argsort(self.size)[-count:])]
+        """Of equal ones those of the smallest ids."""
+        if len(self) <= count:
+            return self
+        least = np.partition(self.size, -count)[-count]
+        larger = np.flatnonzero(self.size > least)
+        equal = np.flatnonzero(self.size == least)[: count - len(larger)]
+        return self[np.sort(np.append(larger, equal))]
 
     def count_ages(self, now: int, bounds: Sequence[int]) -> NDArray[np.int64]:
         groups = np.searchsorted(np.array(bounds), now - self.created_at, side="right")

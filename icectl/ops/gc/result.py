@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import numpy as np
 
 from icectl.ops.gc.collect import PlannedRun
 from icectl.ops.gc.delete import DeleteFailure
 from icectl.ops.gc.execute import Deleted
 from icectl.ops.gc.objects import GarbageSet, ObjectKind
-from icectl.records import dataclass
+from icectl.records import dataclass, replace
 
 DAY = 24 * 3600 * 1_000_000
 AGES = (("1 week", 7 * DAY), ("1 month", 30 * DAY), ("1 year", 365 * DAY))
@@ -87,20 +90,13 @@ def summarize(
     """The result of a real run; without `deleted`, of a dry run: what would be."""
     plan, backups = run.plan, run.backups
     chosen = [garbage for kind, garbage in plan.garbage.items() if kind in only]
-    done = deleted or Deleted(
-        count={kind: len(plan.garbage[kind]) if kind in only else 0 for kind in ObjectKind},
-        bytes=sum(garbage.bytes for garbage in chosen),
-        backups=len(backups.garbage) if backups else 0,
-        backup_bytes=backups.num_bytes if backups else 0,
-    )
-    return GcResult(
-        dry_run=deleted is None,
+    count = {kind: len(plan.garbage[kind]) if kind in only else 0 for kind in ObjectKind}
+    counts: dict[str, Any] = _counts(count)
+    planned = GcResult(
+        **counts,
+        dry_run=True,
         engine=plan.engine.name,
-        snapshots_deleted=done.count[ObjectKind.SNAPSHOT],
-        transaction_logs_deleted=done.count[ObjectKind.TRANSACTION_LOG],
-        manifests_deleted=done.count[ObjectKind.MANIFEST],
-        chunks_deleted=done.count[ObjectKind.CHUNK],
-        bytes_deleted=done.bytes,
+        bytes_deleted=sum(garbage.bytes for garbage in chosen),
         kept=Counts(
             **{
                 kind.plural: plan.kept[kind] + (0 if kind in only else len(garbage))
@@ -108,8 +104,8 @@ def summarize(
             }
         ),
         cutoff_at=plan.cutoff,
-        backups_deleted=done.backups,
-        backup_bytes_deleted=done.backup_bytes,
+        backups_deleted=len(backups.garbage) if backups else 0,
+        backup_bytes_deleted=backups.num_bytes if backups else 0,
         garbage=tuple(
             KindSummary(garbage.kind.plural, len(garbage), garbage.bytes) for garbage in chosen
         ),
@@ -118,9 +114,29 @@ def summarize(
         num_spared=run.num_spared,
         ops_log_uncut=backups is not None and backups.is_uncut,
         foreign=plan.foreign + (backups.foreign if backups else ()),
-        failures=tuple(done.failures),
-        is_complete=done.is_complete and not done.failures,
+        failures=(),
+        is_complete=True,
     )
+    return planned if deleted is None else finished(planned, deleted)
+
+
+def finished(planned: GcResult, deleted: Deleted) -> GcResult:
+    """The same plan, carried out."""
+    changed: dict[str, Any] = _counts(deleted.count)
+    return replace(
+        planned,
+        **changed,
+        dry_run=False,
+        bytes_deleted=deleted.bytes,
+        backups_deleted=deleted.backups,
+        backup_bytes_deleted=deleted.backup_bytes,
+        failures=tuple(deleted.failures),
+        is_complete=deleted.is_complete and not deleted.failures,
+    )
+
+
+def _counts(count: Mapping[ObjectKind, int]) -> dict[str, int]:
+    return {f"{kind.plural}_deleted": number for kind, number in count.items()}
 
 
 def _by_age(chosen: list[GarbageSet], now: int) -> tuple[AgeSummary, ...]:

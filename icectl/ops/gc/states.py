@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
-from typing import TypeVar
+from collections.abc import Set
 
 from icectl.errors import FormatError, IcectlError, ObjectNotFoundError, StorageError
 from icectl.format.repo import RefTarget, decode_repo_refs
-from icectl.model.repo import RepoInfo, TagCreatedUpdate, Update
-from icectl.ops.gc.transitions import ONE_BY_ONE, UNRECORDED, State, state_of
+from icectl.model.repo import RepoInfo, Update, UpdateType
+from icectl.ops.gc.transitions import ONE_BY_ONE, UNRECORDED, State, find_target, state_of
 from icectl.repository.backups import list_backups, made_at
 from icectl.repository.ops_log import (
     BACKUPS,
@@ -29,6 +28,7 @@ class OpsLog:
         self._known_missing = known_missing
         self._states: dict[int, State] = {0: state_of(info)}
         self.has_excused_gap = False
+        """A state was asked for whose loss is known: what it would tell, nobody knows."""
         self._backups = _Backups(storage)
         self.updates: list[Update] = []
         for update in walk_updates(storage, info):
@@ -36,6 +36,10 @@ class OpsLog:
                 self._excuse(update.path, update.error)
                 break
             self.updates.append(update)
+        there = self._backups.times
+        self._oldest_copy = max(
+            (n for n, update in enumerate(self.updates) if update.backup_path in there), default=-1
+        )
 
     def end_of_run(self, start: int) -> int:
         """The number of the oldest state from which operations that can be taken back lead to
@@ -44,8 +48,8 @@ class OpsLog:
         while (
             end + 1 < len(self.updates)
             and not isinstance(self.updates[end].update_type, ONE_BY_ONE)
-            and (name := self.updates[end + 1].backup_path) is not None
-            and not self._backups.is_cleared(name)
+            and self.updates[end + 1].backup_path is not None
+            and end < self._oldest_copy
         ):
             end += 1
         return end
@@ -58,19 +62,21 @@ class OpsLog:
         if number in self._states:
             return self._states[number]
         name = self.updates[number].backup_path if number < len(self.updates) else None
-        if name is None or self._backups.is_cleared(name):
-            return None
+        if name is None or 0 <= self._oldest_copy < number:
+            return None  # never made, or cleared by age: all that are older are gone as well
         path = backup_object(name)
         try:
+            if path in self._known_missing:
+                raise ObjectNotFoundError(path)
             info = read_repo(self._storage, path)
+            if not info.latest_updates or (
+                info.latest_updates[0].updated_at != self.updates[number].updated_at
+            ):
+                raise FormatError("this backup is not of the update that names it", path=path)
         except (FormatError, ObjectNotFoundError) as error:
             if needed:
                 self._excuse(path, error)
-            return None
-        newest = info.latest_updates[0].updated_at if info.latest_updates else None
-        if newest != self.updates[number].updated_at:
-            if needed:
-                raise FormatError("this backup is not of the update that names it", path=path)
+                self.has_excused_gap = True
             return None
         # Neighbours share a state, and nobody comes back to older ones.
         self._states = {0: self._states[0], number: state_of(info)}
@@ -87,7 +93,7 @@ class OpsLog:
             update = self.updates[number]
             if isinstance(update.update_type, UNRECORDED):
                 if number == 0:
-                    targets[0] = _target_in(update, self._states[0])
+                    targets[0] = _target_in(update.update_type, self._states[0])
                 elif update.backup_path is not None:
                     numbers[backup_object(update.backup_path)] = number
         for path, data in self._storage.read_many(numbers):
@@ -99,7 +105,8 @@ class OpsLog:
                 continue
             number = numbers[path]
             if refs.updated_at == self.updates[number].updated_at:
-                targets[number - start] = _target(self.updates[number], refs.branches, refs.tags)
+                update_type = self.updates[number].update_type
+                targets[number - start] = find_target(update_type, refs.branches, refs.tags)
         return targets
 
     def is_cleared(self, number: int) -> bool:
@@ -108,39 +115,31 @@ class OpsLog:
         return name is not None and self.state(number) is None
 
     def oldest_state(self) -> State:
+        """The first that is there: before it copies were cleared, or their loss is known."""
         for number in range(len(self.updates) - 1, 0, -1):
+            gap = self.has_excused_gap
             state = self.state(number)
+            self.has_excused_gap = gap  # by age it lies behind all that is asked for
             if state is not None:
                 return state
         return self._states[0]
 
     def _excuse(self, path: str, error: IcectlError) -> None:
         if path in self._known_missing:
-            self.has_excused_gap = True
             return
         name = path.removeprefix(f"{BACKUPS}/")
         if isinstance(error, ObjectNotFoundError) and self._backups.is_cleared(name):
             return
         raise FormatError(
-            f"this backup is needed to tell why snapshots are unreachable: {error.message}",
+            "this backup is needed to tell why snapshots are unreachable: "
+            + getattr(error, "reason", error.message),
             path=path,
             hint="restore it; or, when its loss is understood, name it with --known-missing",
         )
 
 
-Target = TypeVar("Target")
-
-
-def _target(
-    update: Update, branches: Mapping[str, Target], tags: Mapping[str, Target]
-) -> Target | None:
-    assert isinstance(update.update_type, UNRECORDED)
-    of_tag = isinstance(update.update_type, TagCreatedUpdate)
-    return (tags if of_tag else branches).get(update.update_type.name)
-
-
-def _target_in(update: Update, state: State) -> RefTarget | None:
-    found = _target(update, state.branches, state.tags)
+def _target_in(update: UpdateType, state: State) -> RefTarget | None:
+    found = find_target(update, state.branches, state.tags)
     return None if found is None else RefTarget(found, state.snapshots[found].parent_id)
 
 

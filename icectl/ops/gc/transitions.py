@@ -7,6 +7,7 @@ nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from typing import TypeVar
 
 from icectl.format.repo import RefTarget
 from icectl.model.ids import SnapshotId
@@ -76,6 +77,17 @@ def state_of(info: RepoInfo) -> State:
     )
 
 
+Target = TypeVar("Target")
+
+
+def find_target(
+    update: UpdateType, branches: Mapping[str, Target], tags: Mapping[str, Target]
+) -> Target | None:
+    """Where the ref points that an `UNRECORDED` operation names; None where it is not there."""
+    assert isinstance(update, UNRECORDED)
+    return (tags if isinstance(update, TagCreatedUpdate) else branches).get(update.name)
+
+
 def find_problem(update: UpdateType, before: State, after: State) -> str | None:
     """What of the step is not the doing of `update`; None when all of it is."""
     return next(_problems(update, before, after), None)
@@ -115,7 +127,7 @@ def leads_to(
                 created.add(left)
             case CommitAmendedUpdate(name, found, left):
                 made, amended = after.snapshots.get(left), after.snapshots.get(found)
-                if made is None or amended is None or made.parent_id != amended.parent_id:
+                if made is None or amended is None or not _is_amended(amended, made):
                     return False
                 refs = branches
                 created.add(left)
@@ -163,8 +175,8 @@ def _problems(update: UpdateType, before: State, after: State) -> Iterator[str]:
             if before.branches.get(branch) != previous:
                 yield f"the branch {branch} did not point at {previous} before the amend"
             amended, made = before.snapshots.get(previous), after.snapshots.get(new)
-            if amended is None or made is None or amended.parent_id != made.parent_id:
-                yield f"the amended snapshot {new} has another parent than {previous} had"
+            if amended is None or made is None or not _is_amended(amended, made):
+                yield f"the amended snapshot {new} has another ancestry than {previous} had"
             yield from _changes(before, after, branches={branch: new}, added={new})
         case ExpirationRanUpdate() | GCRanUpdate():
             yield from _drops(update, before, after)
@@ -173,14 +185,26 @@ def _problems(update: UpdateType, before: State, after: State) -> Iterator[str]:
         case NewDetachedSnapshotUpdate(new):
             yield from _changes(before, after, added={new})
         case BranchCreatedUpdate(name):
+            if name not in after.branches:
+                yield f"the branch {name} was created, and is not there"
             created = {name: after.branches.get(name)}
             yield from _changes(before, after, branches=created)
         case TagCreatedUpdate(name):
+            if name not in after.tags:
+                yield f"the tag {name} was created, and is not there"
             yield from _changes(before, after, tags={name: after.tags.get(name)})
         case UnknownUpdate():
             yield f"an operation ({update.kind}) that this icectl does not know"
         case _:
             yield from _changes(before, after)
+
+
+def _is_amended(amended: SnapshotInfo, made: SnapshotInfo) -> bool:
+    """Whether the one has the ancestry of the other, in whose place it stands."""
+    return (amended.parent_id, amended.pruned_ancestor_tx_logs or ()) == (
+        made.parent_id,
+        made.pruned_ancestor_tx_logs or (),
+    )
 
 
 def _changes(

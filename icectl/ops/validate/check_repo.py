@@ -20,6 +20,7 @@ from icectl.model.repo import (
     UnknownUpdate,
     Update,
 )
+from icectl.model.values import MetadataItem
 from icectl.ops.gc.transitions import find_problem, state_of
 from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.problem import UNREADABLE, Problem, unreadable
@@ -259,7 +260,16 @@ def check_step(before: RepoInfo, after: RepoInfo) -> Iterator[Problem]:
 
 def _differs(before: RepoInfo, after: RepoInfo, name: str) -> bool:
     # An absent list and an empty one say the same.
-    return (getattr(before, name) or None) != (getattr(after, name) or None)
+    old, new = getattr(before, name) or None, getattr(after, name) or None
+    return old != new and not (name == "metadata" and _is_same_metadata(old or (), new or ()))
+
+
+def _is_same_metadata(old: Sequence[MetadataItem], new: Sequence[MetadataItem]) -> bool:
+    """Writers encode the values of others anew, and one value has several encodings."""
+    try:
+        return decode_metadata(old, 2) == decode_metadata(new, 2)
+    except FormatError:
+        return False
 
 
 def _check_infos(before: RepoInfo, after: RepoInfo) -> Iterator[Problem]:
@@ -275,6 +285,8 @@ def _check_infos(before: RepoInfo, after: RepoInfo) -> Iterator[Problem]:
                 parent_id=info.parent_id,
                 pruned_ancestor_tx_logs=info.pruned_ancestor_tx_logs,
             )
+        if _is_same_metadata(old.metadata or (), info.metadata or ()):
+            old = replace(old, metadata=info.metadata)
         if old != info:
             yield _problem(
                 rules.STATE_UNEXPLAINED, f"what it says of the snapshot {info.id} changed"
