@@ -49,6 +49,12 @@ def told_in_words() -> Iterator[None]:
         ) from error
 
 
+def _root_cause(text: str) -> str:
+    """The innermost message of Java, with what the one around it adds to it."""
+    *outer, cause = ["", *_JAVA.findall(text)]
+    return outer[-1] if outer and cause in outer[-1] else cause
+
+
 def _find_ours(text: str) -> IcectlError | None:
     found = _OURS.search(text)
     kind = getattr(errors, found[1], None) if found else None
