@@ -43,10 +43,8 @@ def told_in_words() -> Iterator[None]:
         if isinstance(error, AnalysisException | ParseException):
             unknown = error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
             raise UsageError(lines[0], hint=tables_hint() if unknown else None) from error
-        java = _JAVA.findall(str(error))
-        raise IcectlError(
-            f"Spark failed: {(java or lines)[-1 if java else 0]}", hint=_HINT
-        ) from error
+        reason = _root_cause(str(error)) or lines[0]
+        raise IcectlError(f"Spark failed: {reason}", hint=_HINT) from error
 
 
 def _root_cause(text: str) -> str:
