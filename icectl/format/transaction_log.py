@@ -45,7 +45,7 @@ def decode_transaction_log(data: bytes) -> TransactionLog:
     )
 
 
-def decode_transaction_log_id(start: bytes) -> SnapshotId | None:
+def decode_transaction_log_id(start: bytes, *, is_whole: bool = False) -> SnapshotId | None:
     """The id that a file says it has, from its first bytes; None where they do not reach to it.
 
     What lies behind the id is not looked at.
@@ -58,10 +58,7 @@ def decode_transaction_log_id(start: bytes) -> SnapshotId | None:
         raise FormatError("the header says that it is no transaction log", offset=size - 2)
     payload: bytes | bytearray = start[size:]
     if header.compression:
-        try:
-            payload = decompress(start, size)
-        except FormatError:
-            payload, _ = decompress_what_there_is(start, size)
+        payload = decompress(start, size) if is_whole else decompress_what_there_is(start, size)[0]
     if payload[4:8] not in (b"", IDENTIFIER):
         raise FormatError("the payload is not flatbuffers", offset=size)
     reader = Reader(payload)

@@ -29,6 +29,7 @@ def log_of(count: int) -> bytes:
 def test_head(count: int) -> None:
     data = log_of(count)
     assert decode_transaction_log(data).id == decode_transaction_log_id(data[:HEAD]) == ID
+    assert decode_transaction_log_id(data, is_whole=True) == ID
     assert (len(data) > HEAD) == (count > 10)
 
 

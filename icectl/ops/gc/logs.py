@@ -24,7 +24,11 @@ def check_log_ids(
     rows = listing.ids.find(kept)
     rows = rows[rows >= 0]
     names = listing.ids[rows].to_names()
-    sizes = [0] * len(names) if listing.size is None else listing.size[rows].tolist()
+    if listing.size is None:
+        told = storage.read_sizes_and_times(listing.kind.directory, names)
+        sizes = [0 if pair is None else pair[0] for pair in told]
+    else:
+        sizes = listing.size[rows].tolist()
     paths = {
         path: size
         for path, size in zip(map(listing.kind.path, names), sizes, strict=True)
@@ -38,7 +42,7 @@ def check_log_ids(
 
 
 def _read_heads(storage: Storage, sizes: dict[str, int]) -> Iterator[tuple[str, bytes]]:
-    """The first bytes of large files, where sizes are known, and the others whole."""
+    """The first bytes of large files, and the others whole."""
     for path, data in storage.read_many([path for path, size in sizes.items() if size <= HEAD]):
         if isinstance(data, ObjectNotFoundError):
             raise FormatError("the transaction log is missing", path=path)
@@ -46,6 +50,8 @@ def _read_heads(storage: Storage, sizes: dict[str, int]) -> Iterator[tuple[str, 
             raise data
         yield path, data
     large = [path for path, size in sizes.items() if size > HEAD]
+    if not large:
+        return
     heads = map_on_threads(
         lambda path: (path, storage.read_range(path, 0, HEAD)),
         large,
@@ -57,7 +63,7 @@ def _read_heads(storage: Storage, sizes: dict[str, int]) -> Iterator[tuple[str, 
 
 def _check_id(storage: Storage, path: str, data: bytes) -> None:
     try:
-        found = decode_transaction_log_id(data[:HEAD])
+        found = decode_transaction_log_id(data, is_whole=len(data) != HEAD)
         if found is None:
             found = decode_transaction_log(storage.read(path)).id
     except FormatError as error:
