@@ -17,8 +17,8 @@ ROWS_FOR_SPARK = 50_000_000
 """Beyond this many references `auto` means Spark, where it is installed.
 
 Chosen for memory, not for speed. gc's plan of 10 million references on a machine of 2 cores: one
-process took 11 s and 960 MB, Spark 43 s with a driver of 125 MB that did not grow, and about 10 s
-more to start. On 2 cores Spark was never faster; from where a larger cluster is has not been
+process took 11 s and 950 MB, Spark 37 to 39 s with a driver of 125 MB that did not grow, and about
+10 s more to start. On 2 cores Spark was never faster; from where a larger cluster is has not been
 measured. 50 million are, by that measure, about 5 GB for one process.
 """
 
