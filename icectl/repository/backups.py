@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Set
 
 from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.model.ids import encode_base32
 from icectl.model.repo import RepoInfo
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
-from icectl.storage.contract import Storage
+from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard, Storage
 
 YEAR_3000_MILLISECONDS = 32_503_680_000_000
 """Copies are named by the time left until then, so that the newest lists first."""
+CLOCKS_DIFFER_MILLISECONDS = 24 * 3600 * 1000
 _NAME = re.compile(rf"{REPO_PATH}\.(\d+)\.[0-9A-HJKMNP-TV-Z]{{20}}")
 
 
@@ -28,25 +29,21 @@ def made_at(name: str) -> int | None:
     return None if found is None else YEAR_3000_MILLISECONDS - int(found[1])
 
 
-def list_backups(storage: Storage) -> dict[str, int]:
+def list_backups(storage: Storage, shard: ListingShard = WHOLE_DIRECTORY) -> dict[str, int]:
     """The names of all copies of `repo`, and when each was made."""
-    names = (
-        info.path.removeprefix(f"{BACKUPS}/") for info in storage.list(BACKUPS, with_info=False)
-    )
+    listed = storage.list(BACKUPS, with_info=False, shard=shard)
+    names = (info.path.removeprefix(f"{BACKUPS}/") for info in listed)
     return {name: made for name in names if (made := made_at(name)) is not None}
 
 
-def check_newest(
-    storage: Storage,
-    info: RepoInfo,
-    copies: Mapping[str, int],
-    known_missing: Set[str] = frozenset(),
-) -> None:
+def check_newest(storage: Storage, info: RepoInfo, known_missing: Set[str] = frozenset()) -> None:
     """`FormatError` when a copy is newer than `repo` itself: somebody put an old one back."""
     newest = info.latest_updates[0].updated_at if info.latest_updates else 0
-    # Those that a writer makes right now, or made and gave up; and the last one, since clocks
-    # differ.
+    # The newest list first, and there may be very many others.
+    since = YEAR_3000_MILLISECONDS - newest // 1000 + CLOCKS_DIFFER_MILLISECONDS
+    copies = list_backups(storage, ListingShard(through=f"{REPO_PATH}.{since}"))
     ordered = sorted(copies, key=copies.__getitem__, reverse=True)
+    # Those that a writer makes right now, or made and gave up; else the last one.
     younger = [name for name in ordered if copies[name] > newest // 1000]
     for name in younger or ordered[:1]:
         path = backup_object(name)

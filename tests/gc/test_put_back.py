@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from icectl.errors import FormatError
+from icectl.model.repo import RepoInfo
 from icectl.ops.gc.objects import ObjectKind
-from icectl.repository.backups import backup_name
-from icectl.storage.contract import Storage
+from icectl.records import replace
+from icectl.repository.backups import backup_name, check_newest
+from icectl.repository.ops_log import read_repo
+from icectl.storage.contract import ObjectInfo, Storage
 from icectl.storage.local import LocalStorage
 from tests.faults.storage import FaultyStorage, Request
 from tests.gc.repositories import age_all, collect, files, live, now
@@ -105,3 +109,32 @@ def test_a_copy_that_a_writer_makes_just_now(tmp_path: Path) -> None:
     _, deleted = collect(storage)
     assert deleted.count[ObjectKind.SNAPSHOT] == 1
     assert before["snapshots"].items() <= live(where)["snapshots"].items()
+
+
+def test_of_very_many_copies_only_the_newest_are_listed(where: Path) -> None:
+    """A shard ends where a day before the newest update begins; what is newer is in it."""
+    names = sorted(path.name for path in (where / "overwritten").iterdir())
+    info = read_repo(LocalStorage(where))
+    assert check_newest_lists(LocalStorage(where), info) == names
+    month = 30 * DAY
+    later = replace(
+        info,
+        latest_updates=(
+            replace(info.latest_updates[0], updated_at=info.latest_updates[0].updated_at + month),
+        ),
+    )
+    assert check_newest_lists(LocalStorage(where), later) == []
+
+
+def check_newest_lists(storage: Storage, info: RepoInfo) -> list[str]:
+    listed: list[str] = []
+
+    class Counting(LocalStorage):
+        def list(self, prefix: str, **options: object) -> Iterator[ObjectInfo]:
+            for one in super().list(prefix, **options):
+                listed.append(one.path.rpartition("/")[2])
+                yield one
+
+    with suppress(FormatError):
+        check_newest(Counting(storage.location), info)
+    return sorted(listed)

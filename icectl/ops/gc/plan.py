@@ -20,7 +20,7 @@ from icectl.ops.gc.presence import check_present, find_garbage
 from icectl.ops.gc.snapshots import SnapshotPlan, plan_snapshots
 from icectl.ops.gc.watch import Watch
 from icectl.records import dataclass
-from icectl.repository.backups import check_newest, list_backups
+from icectl.repository.backups import check_newest
 from icectl.repository.repository import Repository
 
 ChooseEngine = Callable[[int], Engine]
@@ -71,7 +71,7 @@ def plan_gc(
     watch = watch or Watch()
     storage = repository.storage
     if repository.info is not None:
-        check_newest(storage, repository.info, list_backups(storage), known_missing)
+        check_newest(storage, repository.info, known_missing)
     # The state was read before anything is listed, so that what it refers to is in the listings.
     with Listings(storage, watch) as listings:
         for kind in (ObjectKind.SNAPSHOT, ObjectKind.MANIFEST, ObjectKind.TRANSACTION_LOG):

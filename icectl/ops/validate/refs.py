@@ -16,7 +16,7 @@ from icectl.model.repo import RepoInfo
 from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
-from icectl.repository.backups import check_newest, list_backups
+from icectl.repository.backups import check_newest
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.layout import CONFIG_PATH, STANDARD
 from icectl.repository.open import open_repository, repository_at
@@ -49,7 +49,7 @@ def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
         names.append(info.repo_before_updates)
     sizes = {listed.path: listed.size for listed in storage.list(BACKUPS)}
     try:
-        check_newest(storage, info, list_backups(storage))
+        check_newest(storage, info)
     except FormatError as error:
         rule = rules.REPO_IS_OLD if error.path == REPO_PATH else rules.BACKUP_UNREADABLE
         report.add(Problem(rule, error.path or REPO_PATH, error.reason))
