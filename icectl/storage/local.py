@@ -270,10 +270,12 @@ class LocalStorage(Storage):
                     batch = [entry for entry in batch if entry.name not in below]
                 yield directory, [e for e in batch if not e.name.startswith(PRIVATE_PREFIX)]
 
-    def _directories(self, parent: str, batch: Iterable[os.DirEntry[str]]) -> Sequence[str]:
+    def _directories(self, parent: str, batch: Iterable[os.DirEntry[str]]) -> dict[str, None]:
+        """Their names, in the order of the batch."""
         with self._failures(parent, "listed"):  # a loop of symbolic links, for one
             # The directories of a repository may lie elsewhere; in them a link is a foreign name.
-            return [entry.name for entry in batch if entry.is_dir(follow_symlinks=not parent)]
+            follow = not parent
+            return dict.fromkeys(e.name for e in batch if e.is_dir(follow_symlinks=follow))
 
     def _scan(self, directory: str) -> Iterator[Sequence[os.DirEntry[str]]]:
         with self._failures(directory or self.location, "listed"):

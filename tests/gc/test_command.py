@@ -111,6 +111,26 @@ def test_guards(gc: Any, repository: Path) -> None:
     assert files(repository) == before
 
 
+def test_hints_lead_to_the_call_that_was_meant(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    misspelt, older = repository.with_name("rep"), ("--older-than", "7d")
+    for words, expected, message in (
+        ((str(repository), *older), 2, f"hint: a repository is named with -r: icectl gc -r {repository}\n"),
+        (("-r", str(misspelt), *older), 10, f"hint: did you mean {repository}?\n"),
+        (("-r", str(repository), *older, "--spark-conf", "x"), 2, "is written KEY=VALUE\n"),
+        (("-r", str(repository), *older, "--storage-option", "x"), 2, "is written KEY=VALUE\n"),
+        (("-r", str(repository), *older, "--spark-remote", "host"), 2, "hint: write sc://HOST:PORT\n"),
+        (("-r", str(repository), *older, "--engine", "local", "--spark-master", "local"), 2, "cannot stand together"),
+    ):  # fmt: skip
+        assert run(["gc", *words], {}) == expected, words
+        assert message in capsys.readouterr().err, words
+    for path in (repository / "manifests").iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    assert run(["gc", "-r", str(repository), *older, "--yes"], {}) == 13
+    assert "hint: icectl validate --level manifests tells" in capsys.readouterr().err
+
+
 def test_status_must_be_online(gc: Any, repository: Path) -> None:
     open_official(repository).set_status(ic.RepoStatus(ic.RepoAvailability.read_only))
     code, _, err = gc("--older-than", "7d", "--dry-run")

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from icectl.ops.gc.collect import GcOptions, PlannedRun, collect_garbage, plan_r
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.plan import GcPlan
 from icectl.ops.gc.result import summarize
+from icectl.ops.gc.watch import Watch
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from tests.gc import test_bit_flips as bit_flips
@@ -311,6 +315,44 @@ def test_what_fails_in_spark_is_told(
     err = capsys.readouterr().err
     assert err.startswith("icectl: error: Spark failed: ") and "/nonexistent/python" in err
     assert err.count("\n") == 2 and "running it again is safe" in err
+
+
+def test_the_time_is_up_and_no_executor_answers(
+    messy: Path, tmp_path: Path, on_spark: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The driver ends the job of deletes itself; what they did by then, nobody tells."""
+    mine = copied(messy, tmp_path / "repo")
+    before = live(mine)
+    monkeypatch.setattr("icectl.spark.gc_garbage.GRACE_SECONDS", -3600)
+    watch = Watch(deadline=time.monotonic() + 3600)
+    options = GcOptions(now(), **on_spark)
+    _, deleted = collect_garbage(LocalStorage(mine), options, lambda run: None, watch)
+    assert not deleted.is_complete and deleted.count[ObjectKind.CHUNK] == 0
+    assert live(mine) == before
+    monkeypatch.undo()
+    _, deleted = collect_garbage(LocalStorage(mine), options, lambda run: None)
+    assert deleted.is_complete
+    assert live(mine) == before
+
+
+@pytest.mark.parametrize(
+    "words", [["--spark-remote", "sc://127.0.0.1:1"], ["--spark-master", "spark://127.0.0.1:1"]]
+)
+def test_nobody_listens_there(messy: Path, words: list[str]) -> None:
+    """Told at once, while Spark would try for minutes. In a process that has no session."""
+    command = [
+        sys.executable,
+        "-m",
+        "icectl.cli.main",
+        "gc",
+        "-r",
+        str(messy),
+        "--older-than",
+        "7d",
+    ]
+    done = subprocess.run([*command, *words], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1
+    assert f"no connection to {words[1]}" in done.stderr and done.stderr.count("\n") == 2
 
 
 def plan_rows(plan: Path) -> list[dict[str, Any]]:

@@ -24,7 +24,6 @@ class OpsLog:
 
     def __init__(self, storage: Storage, info: RepoInfo, known_missing: Set[str]) -> None:
         self._storage = storage
-        self._info = info
         self._known_missing = known_missing
         self._states: dict[int, State] = {0: state_of(info)}
         self.has_excused_gap = False
