@@ -317,6 +317,16 @@ def test_what_fails_in_spark_is_told(
     assert err.count("\n") == 2 and "running it again is safe" in err
 
 
+class Slow(LocalStorage):
+    """Takes long to delete chunks, in every executor."""
+
+    def delete_many(self, paths: Any) -> Any:
+        paths = list(paths)
+        if any(path.startswith("chunks/") for path in paths):
+            time.sleep(3)
+        return super().delete_many(paths)
+
+
 def test_the_time_is_up_and_no_executor_answers(
     messy: Path, tmp_path: Path, on_spark: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -326,7 +336,7 @@ def test_the_time_is_up_and_no_executor_answers(
     monkeypatch.setattr("icectl.spark.gc_garbage.GRACE_SECONDS", -3600)
     watch = Watch(deadline=time.monotonic() + 3600)
     options = GcOptions(now(), **on_spark)
-    _, deleted = collect_garbage(LocalStorage(mine), options, lambda run: None, watch)
+    _, deleted = collect_garbage(Slow(mine), options, lambda run: None, watch)
     assert not deleted.is_complete and deleted.count[ObjectKind.CHUNK] == 0
     assert live(mine) == before
     monkeypatch.undo()
