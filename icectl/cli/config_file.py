@@ -20,12 +20,12 @@ import contextlib
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from icectl.cli.locations import Location
 from icectl.errors import IcectlError, RefNotFoundError, RefusedError, UsageError
-from icectl.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

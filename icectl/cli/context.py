@@ -19,7 +19,7 @@ from icectl.render.text import escape_controls
 if TYPE_CHECKING:
     from icectl.cli.config_file import ConfigFile
     from icectl.cli.locations import Location
-    from icectl.cli.parse import CommonOptions
+    from icectl.cli.options import CommonOptions
     from icectl.render.progress import Progress
     from icectl.repository.repository import Repository
     from icectl.storage.contract import Storage

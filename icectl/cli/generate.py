@@ -5,20 +5,23 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from icectl.cli.catalogue import read_catalogue
-from icectl.cli.completions.bash import render_bash
-from icectl.cli.completions.fish import render_fish
-from icectl.cli.completions.zsh import render_zsh
+from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+from icectl.cli.app import PROGRAM
+from icectl.cli.main import COMPLETE_VARIABLE
 from icectl.cli.man_pages import render_man_pages
+
+COMPLETIONS = {"bash": "icectl.bash", "zsh": "_icectl", "fish": "icectl.fish"}
 
 
 def generate() -> dict[str, str]:
     """Path below the project's root -> content, for every generated file."""
-    entries = read_catalogue()
-    files = {f"man/{name}": text for name, text in render_man_pages(entries).items()}
-    files["completions/icectl.bash"] = render_bash(entries)
-    files["completions/_icectl"] = render_zsh(entries)
-    files["completions/icectl.fish"] = render_fish(entries)
+    files = {f"man/{name}": text for name, text in render_man_pages().items()}
+    for shell, name in COMPLETIONS.items():
+        script = get_completion_script(
+            prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE, shell=shell
+        )
+        files[f"completions/{name}"] = script + "\n"
     return files
 
 

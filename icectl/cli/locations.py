@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from icectl.errors import RepositoryNotFoundError, UsageError
-from icectl.records import dataclass, field
 
 HIDDEN = "(hidden)"
 _SECRET = re.compile(

@@ -1,15 +1,14 @@
-"""Man pages from the command tree: `icectl.1`, and one page for each command or group."""
+"""Man pages from the typer application: `icectl.1`, and one page for each command or group."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 from icectl import __version__
-from icectl.cli.catalogue import CatalogueEntry
+from icectl.cli.app import GROUPS, examples_of, load, root, subcommands
 from icectl.cli.exit_codes import EXIT_CODES
-from icectl.cli.parameters import Argument, Option, Parameter
-from icectl.cli.tree import GROUPS
 
 ENVIRONMENT = (
     ("ICECTL_REPO", "The repository, where --repo is not given."),
@@ -29,6 +28,10 @@ ENVIRONMENT = (
         "Credentials and endpoint for gs://, as every Google tool reads them.",
     ),
     ("JAVA_HOME, PYSPARK_PYTHON", "The Java and the executors' interpreter for --engine spark."),
+)
+COMMON_OPTIONS = (
+    "icectl(1) describes the options that every command takes: --repo, --storage-option, "
+    "--json, --jsonl, --no-color, --quiet, --verbose."
 )
 FILES = (
     (
@@ -51,22 +54,19 @@ OVERVIEW = (
 )
 
 
-def render_man_pages(entries: list[CatalogueEntry]) -> dict[str, str]:
+def render_man_pages() -> dict[str, str]:
     """File name -> text, for every page."""
-    pages: dict[str, list[CatalogueEntry]] = {}
-    for entry in entries:
-        pages.setdefault(entry.name.split(" ")[0], []).append(entry)
-    texts = {f"icectl-{word}.1": _command_page(word, group) for word, group in pages.items()}
-    summaries = {word: GROUPS.get(word) or group[0].summary for word, group in pages.items()}
-    return {"icectl.1": _main_page(summaries), **texts}
+    texts = {f"icectl-{word}.1": _command_page(word) for word in subcommands()}
+    return {"icectl.1": _main_page(), **texts}
 
 
-def _main_page(summaries: dict[str, str]) -> str:
+def _main_page() -> str:
+    summaries = subcommands()
     lines = [
         *_head("icectl", "the administration tool for Icechunk repositories"),
         ".SH SYNOPSIS",
         ".B icectl",
-        r"\fICOMMAND\fR [\fIOPTIONS\fR] [\fIARGUMENTS\fR]",
+        r"[\fIOPTIONS\fR] \fICOMMAND\fR [\fIOPTIONS\fR] [\fIARGUMENTS\fR]",
         ".br",
         ".B icectl",
         r"\-\-help | \-\-version",
@@ -76,37 +76,30 @@ def _main_page(summaries: dict[str, str]) -> str:
     ]
     for word, summary in summaries.items():
         lines += [".TP", rf"\fBicectl\-{_escape(word)}\fR(1)", _escape(f"{summary}.")]
+    lines += [".SH OPTIONS", *_option_list(root())]
     lines += _tail([f"icectl-{word}" for word in summaries])
     return "\n".join(lines) + "\n"
 
 
-def _command_page(word: str, entries: list[CatalogueEntry]) -> str:
-    lines = [
-        *_head(f"icectl-{word}", GROUPS.get(word) or entries[0].summary),
-        ".SH SYNOPSIS",
-        *_synopses(entries),
-    ]
+def _command_page(word: str) -> str:
+    names = [word] if word not in GROUPS else [f"{word} {below}" for below in subcommands(word)]
+    commands = {name: load(name) for name in names}
+    lines = [*_head(f"icectl-{word}", subcommands()[word]), ".SH SYNOPSIS", *_synopses(commands)]
     lines += [".SH DESCRIPTION"]
-    for entry in entries:
-        if len(entries) > 1:
-            lines += [f".SS icectl {_escape(entry.name)}"]
-        lines += _paragraphs(entry.paragraphs)
-        for parameter, argument in entry.arguments:
-            lines += [".TP", rf"\fI{_escape(argument.metavar)}\fR", _fold(_described(parameter))]
-    lines += [".SH OPTIONS"]
-    shown: dict[Parameter, list[str]] = {}
-    for entry in entries:
-        for parameter, _option in entry.options:
-            shown.setdefault(parameter, []).append(entry.name)
-    # What only some of the subcommands take comes first; what all take, last.
-    for parameter, names in sorted(shown.items(), key=lambda item: len(item[1]) == len(entries)):
-        only = "" if len(names) == len(entries) else f" (icectl {', icectl '.join(names)})"
-        assert isinstance(parameter.declaration, Option)
-        lines += [".TP", _option_head(parameter, parameter.declaration)]
-        lines += [_fold(_described(parameter) + only)]
+    for name, command in commands.items():
+        if len(commands) > 1:
+            lines += [f".SS icectl {_escape(name)}"]
+        lines += _paragraphs(" ".join(text.split()) for text in command.help.split("\n\n"))
+        for argument in _arguments(command):
+            lines += [".TP", rf"\fI{_escape(_metavar(argument))}\fR", _fold(argument.help or "")]
+        if len(commands) > 1:
+            lines += _option_list(command)
+    if len(commands) == 1 and (options := _option_list(commands[word])):
+        lines += [".SH OPTIONS", *options]
+    lines += [".SH COMMON OPTIONS", _fold(COMMON_OPTIONS)]
     if word == "validate":
         lines += _rules()
-    examples = [pair for entry in entries for pair in entry.examples]
+    examples = [pair for name in names for pair in examples_of(name)]
     if examples:
         lines += [".SH EXAMPLES"]
         for line, meaning in examples:
@@ -125,33 +118,40 @@ def _rules() -> Iterator[str]:
         yield _fold(rule.explanation)
 
 
-def _synopses(entries: list[CatalogueEntry]) -> Iterator[str]:
-    for index, entry in enumerate(entries):
+def _synopses(commands: Mapping[str, Any]) -> Iterator[str]:
+    for index, (name, command) in enumerate(commands.items()):
         if index:
             yield ".br"
-        yield f".B icectl {_escape(entry.name)}"
+        yield f".B icectl {_escape(name)}"
         parts = [r"[\fIOPTIONS\fR]"]
-        for parameter, argument in entry.arguments:
-            text = rf"\fI{_escape(argument.metavar)}\fR" + (" ..." if parameter.multiple else "")
-            parts.append(text if parameter.required else f"[{text}]")
+        for argument in _arguments(command):
+            text = rf"\fI{_escape(_metavar(argument))}\fR" + (" ..." if argument.nargs < 0 else "")
+            parts.append(text if argument.required else f"[{text}]")
         yield " ".join(parts)
 
 
-def _option_head(parameter: Parameter, option: Option) -> str:
-    names = ", ".join(rf"\fB{_escape(name)}\fR" for name in option.names)
-    if parameter.is_switch:
-        return names
-    return rf"{names} \fI{_escape(option.metavar or '|'.join(option.choices))}\fR"
+def _arguments(command: Any) -> list[Any]:
+    return [one for one in command.params if one.param_type_name == "argument"]
 
 
-def _described(parameter: Parameter) -> str:
-    declaration: Option | Argument = parameter.declaration
-    text = declaration.help
-    if declaration.choices:
-        text += f" One of: {', '.join(declaration.choices)}."
-    if parameter.default and not parameter.is_switch:
-        text += f" Default: {parameter.default}."
-    return text
+def _option_list(command: Any) -> list[str]:
+    """The options of a command, without those that every command takes."""
+    lines: list[str] = []
+    for option in command.params:
+        if option.param_type_name != "option" or option.hidden:
+            continue
+        names = ", ".join(rf"\fB{_escape(name)}\fR" for name in option.opts)
+        value = "" if option.is_flag or option.count else rf" \fI{_escape(_metavar(option))}\fR"
+        text = option.help or ""
+        if option.default and not option.is_flag and not option.count:
+            text += f" Default: {option.default}."
+        lines += [".TP", names + value, _fold(text)]
+    return lines
+
+
+def _metavar(parameter: Any) -> str:
+    choices = getattr(parameter.type, "choices", None)
+    return str(parameter.metavar or ("|".join(choices) if choices else parameter.type.name.upper()))
 
 
 def _head(name: str, summary: str) -> list[str]:

@@ -1,127 +1,264 @@
-"""How a command declares itself: the `command` decorator and parameter aliases.
+"""How a command declares itself: the `command` decorator and shared `Annotated` options.
 
-The decorator adds the options that every command has; the aliases give equal parameters
-equal names, help and completion everywhere. Completions follow the metavar.
+A command is a function `(context, ...) -> exit code or None`. The decorator adds the options
+that every command takes, and hands the function a `CommandContext`. The aliases below give
+equal parameters equal names, help and completion in every command.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Annotated
+import copy
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from typing import Annotated, Any, get_args, get_type_hints
 
-from icectl.cli.parameters import Argument, Option, Parameter, read_parameters
-from icectl.records import dataclass
+import typer
+
+from icectl.cli import completion
 
 CommandBody = Callable[..., int | None]
 
 
 @dataclass(frozen=True, slots=True)
-class CommandFunction:
-    """A command's body and which of the common options it takes."""
+class CommonOptions:
+    repo: str | None = None
+    storage_option: tuple[str, ...] = ()
+    json: bool = False
+    jsonl: bool = False
+    no_color: bool = False
+    quiet: bool = False
+    verbose: int = 0
 
-    body: CommandBody
-    repository: bool
-    storage_options: bool
-    jsonl: bool
+    def merged(self, values: Mapping[str, Any]) -> CommonOptions:
+        """These options, given before the command, with those given after it."""
+        return CommonOptions(
+            repo=values.get("repo") if values.get("repo") is not None else self.repo,
+            storage_option=self.storage_option + tuple(values.get("storage_option") or ()),
+            json=self.json or bool(values.get("json")),
+            jsonl=self.jsonl or bool(values.get("jsonl")),
+            no_color=self.no_color or bool(values.get("no_color")),
+            quiet=self.quiet or bool(values.get("quiet")),
+            verbose=self.verbose + int(values.get("verbose") or 0),
+        )
 
-    def parameters(self) -> list[Parameter]:
-        """The body's own parameters, then the common options."""
-        return [
-            *read_parameters(self.body),
-            *((REPOSITORY_OPTION,) if self.repository else ()),
-            *((STORAGE_OPTION,) if self.storage_options else ()),
-            JSON_OPTION,
-            *((JSONL_OPTION,) if self.jsonl else ()),
-            *OUTPUT_OPTIONS,
-        ]
+
+@dataclass(slots=True)
+class Invocation:
+    """One call of icectl: the environment, the common options, and the command once known."""
+
+    environ: Mapping[str, str]
+    options: CommonOptions = field(default_factory=CommonOptions)
+    command: str = ""
+    takes_repository: bool = False
+    words: tuple[str, ...] = ()
+    """The texts among the command's own arguments."""
 
 
 def command(
     *, repository: bool = True, storage_options: bool | None = None, jsonl: bool = False
-) -> Callable[[CommandBody], CommandFunction]:
-    """Make a function `(context, ...) -> exit code or None` a command of the tree.
+) -> Callable[[CommandBody], Callable[..., Any]]:
+    """Make a function `(context, ...)` a command, with the common options behind its own.
 
-    `--storage-option` comes with `--repo` unless told otherwise.
+    `--storage-option` comes with `--repo` unless `storage_options` says otherwise.
     """
+    with_storage = repository if storage_options is None else storage_options
 
-    def declare(body: CommandBody) -> CommandFunction:
-        with_storage = repository if storage_options is None else storage_options
-        return CommandFunction(body, repository, with_storage, jsonl)
+    def decorate(body: CommandBody) -> Callable[..., Any]:
+        @functools.wraps(body)
+        def run(ctx: typer.Context, **values: Any) -> int | None:
+            from icectl.cli.context import CommandContext
 
-    return declare
+            invocation: Invocation = ctx.obj
+            take_common(ctx, values)
+            invocation.command = ctx.command_path.partition(" ")[2]
+            invocation.takes_repository = repository
+            own = {name: value for name, value in values.items() if name not in _COMMON}
+            invocation.words = tuple(
+                text
+                for value in own.values()
+                for text in (value if isinstance(value, list | tuple) else [value])
+                if isinstance(text, str)
+            )
+            context = CommandContext(invocation.command, invocation.options, invocation.environ)
+            with context.output:
+                return body(context, **own)
+
+        hints = get_type_hints(body, include_extras=True)
+        own = [
+            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
+            for parameter in list(inspect.signature(body).parameters.values())[1:]
+        ]
+        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [
+                inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
+                *own,
+                *common_parameters(
+                    repository=repository, storage_options=with_storage, jsonl=jsonl, hidden=True
+                ),
+            ]
+        )
+        run.__annotations__ = {}
+        return run
+
+    return decorate
 
 
-def _flag(name: str, *names: str, text: str) -> Parameter:
-    return Parameter(name, Option(*names, help=text), bool, False, False, False)
+def take_common(ctx: typer.Context, values: Mapping[str, Any]) -> None:
+    """Merge the common options among `values` into the invocation."""
+    ctx.obj.options = ctx.obj.options.merged(values)
 
 
-REPOSITORY_OPTION = Parameter(
-    "repo",
-    Option(
+RepoOption = Annotated[
+    str | None,
+    typer.Option(
         "--repo",
         "-r",
         metavar="LOCATION",
         help="The repository: a path, a URL (s3://, gs://, file://, memory://) or a name from the "
         "config file. Default: $ICECTL_REPO, else the repository that the current directory is in.",
+        autocompletion=completion.complete_location,
     ),
-    str,
-    multiple=False,
-    required=False,
-    default=None,
-)
-STORAGE_OPTION = Parameter(
-    "storage_option",
-    Option(
+]
+StorageOption = Annotated[
+    list[str] | None,
+    typer.Option(
         "--storage-option",
         metavar="KEY=VALUE",
         help="An option for the storage, such as endpoint_url=http://127.0.0.1:9000. Repeatable. "
         "Credentials come from the standard variables and files.",
     ),
-    str,
-    multiple=True,
-    required=False,
-    default=(),
-)
-JSON_OPTION = _flag("json", "--json", text="Print one JSON document.")
-JSONL_OPTION = _flag("jsonl", "--jsonl", text="Print one JSON object per line.")
-OUTPUT_OPTIONS = (
-    _flag("no_color", "--no-color", text="Never use colour."),
-    _flag("quiet", "--quiet", "-q", text="No progress and no notes."),
-    Parameter(
-        "verbose",
-        Option("--verbose", "-v", count=True, help="Say more on stderr; twice: tracebacks too."),
-        int,
-        multiple=False,
-        required=False,
-        default=0,
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+JsonlOption = Annotated[bool, typer.Option("--jsonl", help="Print one JSON object per line.")]
+NoColorOption = Annotated[bool, typer.Option("--no-color", help="Never use colour.")]
+QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress and no notes.")]
+VerboseOption = Annotated[
+    int,
+    typer.Option(
+        "--verbose",
+        "-v",
+        count=True,
+        show_default=False,
+        help="Log what icectl does to stderr; -vv logs details.",
     ),
-)
+]
+_COMMON: dict[str, tuple[Any, Any]] = {
+    "repo": (RepoOption, None),
+    "storage_option": (StorageOption, None),
+    "json": (JsonOption, False),
+    "jsonl": (JsonlOption, False),
+    "no_color": (NoColorOption, False),
+    "quiet": (QuietOption, False),
+    "verbose": (VerboseOption, 0),
+}
+assert list(_COMMON) == [one.name for one in fields(CommonOptions)]
+
+
+def common_parameters(
+    *, repository: bool, storage_options: bool, jsonl: bool, hidden: bool = False
+) -> list[inspect.Parameter]:
+    """The common options; `hidden` ones are parsed, and described by `icectl --help` only."""
+    left_out = {
+        *(() if repository else ("repo",)),
+        *(() if storage_options else ("storage_option",)),
+        *(() if jsonl else ("jsonl",)),
+    }
+    return [
+        inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=_hide(annotation) if hidden else annotation,
+        )
+        for name, (annotation, default) in _COMMON.items()
+        if name not in left_out
+    ]
+
+
+def _hide(annotation: Any) -> Any:
+    kind, option = get_args(annotation)
+    hidden = copy.copy(option)
+    hidden.hidden = True
+    return Annotated[kind, hidden]
+
 
 REF_HELP = (
-    "A branch, a tag, a snapshot id or at least 4 characters of one; with ~N, its Nth ancestor. "
-    "Write branch:NAME or tag:NAME where a name is both."
+    "A branch, a tag, a snapshot id or at least 4 characters of one; REF~N and REF^ name "
+    "ancestors. Write branch:NAME or tag:NAME where a name is both."
 )
-RefArgument = Annotated[str, Argument("REF", help=REF_HELP)]
-OptionalRefArgument = Annotated[str | None, Argument("REF", help=REF_HELP)]
-DefaultRefArgument = Annotated[str | None, Argument("REF", help=f"{REF_HELP} Default: main.")]
+
+
+def _ref_argument(text: str = REF_HELP) -> Any:
+    return typer.Argument(
+        metavar="REF", help=text, autocompletion=completion.complete_ref, callback=refuse_location
+    )
+
+
+def refuse_location(ctx: typer.Context, value: Any) -> Any:
+    """`icectl log ./repo` is what everybody types first: name the right call."""
+    from icectl.cli.locations import looks_like_location
+    from icectl.errors import UsageError
+
+    texts = value if isinstance(value, list | tuple) else [value]
+    for text in texts:
+        if isinstance(text, str) and looks_like_location(text):
+            import shlex
+
+            call = f"{ctx.command_path} -r {shlex.quote(text)}"
+            raise UsageError(
+                f"expected a name or a REF, but {text} is a location", hint=f"use -r: {call}"
+            )
+    return value
+
+
+RefArgument = Annotated[str, _ref_argument()]
+OptionalRefArgument = Annotated[str | None, _ref_argument()]
+DefaultRefArgument = Annotated[str | None, _ref_argument(f"{REF_HELP} Default: main.")]
 """None is `DEFAULT_REF`: the text `main` could be a tag as well."""
-BranchArgument = Annotated[str, Argument("BRANCH", help="The branch.")]
-TagArgument = Annotated[str, Argument("TAG", help="The tag.")]
-NewNameArgument = Annotated[str, Argument("NAME", help="The new name.")]
+BranchArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="BRANCH",
+        help="The branch.",
+        autocompletion=completion.complete_branch,
+        callback=refuse_location,
+    ),
+]
+TagArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="TAG",
+        help="The tag.",
+        autocompletion=completion.complete_tag,
+        callback=refuse_location,
+    ),
+]
+NewNameArgument = Annotated[
+    str, typer.Argument(metavar="NAME", help="The new name.", callback=refuse_location)
+]
 PathArgument = Annotated[
-    str, Argument("PATH", help="A node of the hierarchy, such as /group/array.")
+    str,
+    typer.Argument(
+        metavar="PATH",
+        help="A node of the hierarchy, such as /group/array.",
+        autocompletion=completion.complete_node,
+    ),
 ]
 NumberOption = Annotated[
     int | None,
-    Option("--number", "-n", metavar="COUNT", minimum=0, help="At most this many."),
+    typer.Option("--number", "-n", metavar="COUNT", min=0, help="At most this many."),
 ]
-_MOMENT_HELP = "A date (2024-01-31), a time (2024-01-31T12:00:00Z), or an age (3d, 12h, 2w)."
+_MOMENT_HELP = (
+    "A date (2024-01-31), a time (2024-01-31T12:00:00Z), or an age (3d, 12h, '2 weeks', yesterday)."
+)
 SinceOption = Annotated[
-    str | None, Option("--since", metavar="TIME", help=f"Not older than this. {_MOMENT_HELP}")
+    str | None, typer.Option("--since", metavar="TIME", help=f"Not older than this. {_MOMENT_HELP}")
 ]
 UntilOption = Annotated[
     str | None,
-    Option(
+    typer.Option(
         "--until",
         metavar="TIME",
         help=f"Not newer than this. {_MOMENT_HELP} A date includes its day.",
@@ -129,9 +266,9 @@ UntilOption = Annotated[
 ]
 ExpectOption = Annotated[
     str | None,
-    Option("--expect", metavar="REF", help="Refuse unless it points to this snapshot now."),
+    typer.Option("--expect", metavar="REF", help="Refuse unless it points to this snapshot now."),
 ]
-YesOption = Annotated[bool, Option("--yes", "-y", help="Do not ask for confirmation.")]
+YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRunOption = Annotated[
-    bool, Option("--dry-run", help="Show exactly what would happen, and change nothing.")
+    bool, typer.Option("--dry-run", help="Show exactly what would happen, and change nothing.")
 ]

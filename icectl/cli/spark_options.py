@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
-from icectl.cli.parameters import Option
+import typer
 
 if TYPE_CHECKING:
     from icectl.cli.context import CommandContext
     from icectl.ops.tables.scope import Scope
     from icectl.repository.repository import Repository
 
-ENGINES = ("auto", "local", "spark")
 ROWS_FOR_SPARK = 50_000_000
 """Beyond this many references `auto` means Spark, where it is installed.
 
@@ -23,18 +22,17 @@ measured. 50 million are, by that measure, about 5 GB for one process.
 """
 
 EngineOption = Annotated[
-    str,
-    Option(
+    Literal["auto", "local", "spark"],
+    typer.Option(
         "--engine",
         metavar="auto|local|spark",
-        choices=ENGINES,
         help="Where to work: in this process, or on Spark. auto: on Spark when one of its options "
         f"is given, or beyond {ROWS_FOR_SPARK // 1_000_000} million references if it is installed.",
     ),
 ]
 SparkMasterOption = Annotated[
     str | None,
-    Option(
+    typer.Option(
         "--spark-master",
         metavar="URL",
         help="The master of a Spark cluster, such as spark://HOST:7077. Default: this machine, "
@@ -43,11 +41,11 @@ SparkMasterOption = Annotated[
 ]
 SparkRemoteOption = Annotated[
     str | None,
-    Option("--spark-remote", metavar="URL", help="A Spark Connect server: sc://HOST:15002."),
+    typer.Option("--spark-remote", metavar="URL", help="A Spark Connect server: sc://HOST:15002."),
 ]
 SparkConfOption = Annotated[
     list[str],
-    Option(
+    typer.Option(
         "--spark-conf",
         metavar="KEY=VALUE",
         help="A setting of Spark, such as spark.executor.memory=4g. Repeatable.",
@@ -55,7 +53,7 @@ SparkConfOption = Annotated[
 ]
 TableRefOption = Annotated[
     list[str],
-    Option(
+    typer.Option(
         "--ref",
         metavar="REF",
         help="Show these versions, or for snapshots and changes their history. Repeatable. "
@@ -63,11 +61,11 @@ TableRefOption = Annotated[
     ),
 ]
 AllSnapshotsOption = Annotated[
-    bool, Option("--all-snapshots", help="Show every snapshot of the repository.")
+    bool, typer.Option("--all-snapshots", help="Show every snapshot of the repository.")
 ]
 AsOfOption = Annotated[
     str | None,
-    Option(
+    typer.Option(
         "--as-of",
         metavar="TIME",
         help="Versions and history as they were then: a date (2024-01-31), a time "

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import enum
 import threading
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from icectl import __version__
 from icectl.errors import FormatError, UnsupportedError
-from icectl.records import dataclass
 
 if TYPE_CHECKING:
     import zstandard

@@ -7,6 +7,7 @@ The content carries the specification's names. Values that the file holds encode
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,6 @@ from icectl.format.reader import Reader
 from icectl.format.schema import MANIFEST, REPO, SNAPSHOT, TRANSACTION_LOG
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, ObjectId
 from icectl.model.values import UnknownField
-from icectl.records import dataclass, fields, is_dataclass, replace
 
 if TYPE_CHECKING:
     from icectl.model.manifest import Manifest

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from icectl.errors import FormatError
@@ -13,7 +14,6 @@ from icectl.format.transaction_log import coordinate_order
 from icectl.format.writer import Writer, refuse_unknown
 from icectl.model.ids import ManifestId
 from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, Spans
-from icectl.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -15,12 +15,12 @@ from __future__ import annotations
 import itertools
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from icectl.errors import FormatError
 from icectl.format.envelope import IDENTIFIER
 from icectl.model.values import UnknownField
-from icectl.records import dataclass
 
 if TYPE_CHECKING:
     from icectl.format.writer import Writer

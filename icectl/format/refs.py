@@ -9,10 +9,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from icectl.errors import FormatError
 from icectl.model.ids import ALPHABET, SnapshotId
-from icectl.records import dataclass, field
 
 MAX_REF_SIZE = 1 << 20
 MAX_SEQUENCE = (1 << 40) - 1

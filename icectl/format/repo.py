@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 
 from icectl.errors import FormatError
@@ -14,7 +15,6 @@ from icectl.format.writer import Writer, refuse_unknown
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import Ref, RepoInfo, SnapshotInfo
 from icectl.model.values import UnknownField
-from icectl.records import dataclass
 
 
 @lru_cache(maxsize=1)  # a change reads the file again, and mostly finds what was opened

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from icectl.model.ids import ManifestId, NodeId
 from icectl.model.values import UnknownField
-from icectl.records import dataclass, fields
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import ClassVar
 
 from icectl.model.ids import SnapshotId
 from icectl.model.values import MetadataItem, UnknownField
-from icectl.records import dataclass
 
 
 class Availability(enum.IntEnum):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.values import MetadataItem, UnknownField
-from icectl.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

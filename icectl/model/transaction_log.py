@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import enum
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from icectl.model.ids import NodeId, SnapshotId
 from icectl.model.values import UnknownField
-from icectl.records import dataclass
 
 if TYPE_CHECKING:
     import numpy as np

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from icectl.model.ids import NodeId
 from icectl.model.repo import SnapshotInfo
 from icectl.model.transaction_log import TransactionLog
-from icectl.records import dataclass
 from icectl.repository.repository import Repository
 
 if TYPE_CHECKING:

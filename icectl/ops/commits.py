@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from typing import Any
 
 from icectl.errors import FormatError
 from icectl.format.values import decode_metadata
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
-from icectl.records import dataclass, fields
 from icectl.repository.ops_log import REPO_PATH
 from icectl.repository.repository import Repository
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from icectl.errors import UsageError
-from icectl.records import dataclass
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 

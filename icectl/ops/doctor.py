@@ -13,13 +13,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
 from icectl.errors import IcectlError, RefusedError, RepositoryNotFoundError
 from icectl.ops.java import find_java, why_no_java
-from icectl.records import dataclass
 from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage

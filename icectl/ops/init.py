@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.ops.config_keys import check_on_storage
-from icectl.records import dataclass
 from icectl.repository.initialize import initialize_repository
 from icectl.storage.contract import Storage
 

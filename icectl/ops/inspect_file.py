@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from icectl.errors import (
@@ -20,7 +21,6 @@ from icectl.format.envelope import Generation
 from icectl.format.inspection import Inspection, inspect_bytes
 from icectl.model.ids import ALPHABET, ChunkId
 from icectl.model.manifest import Manifest, RefKind
-from icectl.records import dataclass
 from icectl.repository.layout import CONFIG_PATH, DRAFT, STANDARD
 from icectl.repository.ops_log import BACKUPS, REPO_PATH
 from icectl.repository.ref_files import TOMBSTONE

@@ -6,13 +6,14 @@ columns, and only the first of each run is looked at one by one.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
 from icectl.format.manifest import decode_locations
 from icectl.model.manifest import ChunkRefs, Manifest, RefKind
 from icectl.ops.diff.references import same_spans, take_references
-from icectl.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

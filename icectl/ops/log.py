@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,6 @@ from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.ops.commits import Commit, CommitReader, commit_fields
-from icectl.records import dataclass
 from icectl.repository.repository import Repository
 
 if TYPE_CHECKING:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import difflib
 import json
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from icectl.errors import IcectlError, RefNotFoundError
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, GroupNodeData, NodeSnapshot, path_sort_key
-from icectl.records import dataclass
 from icectl.repository.repository import Repository
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from dataclasses import dataclass
 from typing import get_args
 
 from icectl.errors import UnsupportedError
 from icectl.model.repo import UpdateType
-from icectl.records import dataclass
 from icectl.repository.ops_log import OpsLogBeyondReach, OpsLogEntry, read_ops_log
 from icectl.repository.repository import Repository
 

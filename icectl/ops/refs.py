@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from icectl.errors import FormatError, RefNotFoundError, StorageError
 from icectl.model.ids import SnapshotId
-from icectl.records import dataclass
 from icectl.repository import mutations
 from icectl.repository.repository import Repository
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass
 
 from icectl.errors import FormatError, RefNotFoundError, UnsupportedError, UsageError
 from icectl.format.values import decode_metadata
 from icectl.model.repo import FEATURE_FLAGS, Availability, RepoStatus
 from icectl.ops.config_keys import KEYS, check_on_storage, check_value, set_key
-from icectl.records import dataclass
 from icectl.repository import mutations
 from icectl.repository.config import read_config, update_config
 from icectl.repository.edits import flag_enabled

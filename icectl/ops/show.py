@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from icectl.model.ids import ManifestId
 from icectl.model.snapshot import ArrayNodeData, GroupNodeData, ManifestFileInfo
 from icectl.ops.commits import CommitReader, commit_fields
 from icectl.ops.log import CommitWithChanges, read_changes_if_there
-from icectl.records import dataclass
 from icectl.repository.repository import Repository
 
 

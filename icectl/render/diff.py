@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from icectl.model.snapshot import path_sort_key
 from icectl.ops.diff.result import ABSENT, ChunkChanges, NodeDiff, ValueChange
-from icectl.records import dataclass, field
 from icectl.render.chunk_ranges import render_ranges
 from icectl.render.diff_document import CHUNK_KINDS, NODE_LISTS
 from icectl.render.sizes import format_count, format_size

@@ -12,12 +12,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
 from typing import Any
 
 from icectl.model.ids import ObjectId
-from icectl.records import fields, is_dataclass
 from icectl.render.times import format_time
 
 _LARGEST_EXACT = 2**53

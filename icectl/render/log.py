@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from icectl.model.ids import SnapshotId
 from icectl.ops.commits import Commit
 from icectl.ops.log import CommitWithChanges
-from icectl.records import fields
 from icectl.render.json import to_json
 from icectl.render.sizes import format_count
 from icectl.render.style import Style

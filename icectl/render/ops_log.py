@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import fields
 from typing import Any
 
 from icectl.model.repo import (
@@ -29,7 +30,6 @@ from icectl.model.repo import (
     UpdateType,
 )
 from icectl.ops.ops_log import OpsLogBeyondReach, OpsLogEntry
-from icectl.records import fields
 from icectl.render.style import Style
 from icectl.render.text import escape_controls
 from icectl.render.times import format_time, format_time_short

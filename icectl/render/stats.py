@@ -5,9 +5,9 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import fields
 
 from icectl.ops.stats.result import ArrayStats, StatsResult
-from icectl.records import fields
 from icectl.render.json import to_json
 from icectl.render.sizes import format_count, format_size
 from icectl.render.style import PLAIN, Style

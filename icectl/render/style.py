@@ -5,9 +5,8 @@ Renderers name the role of a piece of text; which colour that is, stands here on
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Literal
-
-from icectl.records import dataclass
 
 Role = Literal["id", "branch", "tag", "path", "time", "good", "bad", "warning", "title", "dim"]
 

@@ -6,8 +6,8 @@ On a pipe nothing is ever cut. Cells are escaped here, so rows may hold untruste
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
-from icectl.records import dataclass
 from icectl.render.style import PLAIN, Role, Style
 from icectl.render.text import display_width, escape_controls, pad, truncate
 

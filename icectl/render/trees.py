@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 
-from icectl.records import dataclass, field
 from icectl.render.style import PLAIN, Role, Style
 from icectl.render.text import escape_controls
 

@@ -8,6 +8,7 @@ edit that must not happen raises. The ops log itself is kept by `update`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from icectl.errors import ConflictError, RefNotFoundError, RefusedError
 from icectl.model.ids import SnapshotId
@@ -29,7 +30,6 @@ from icectl.model.repo import (
     UpdateType,
 )
 from icectl.model.values import MetadataItem
-from icectl.records import replace
 from icectl.repository.names import check_new_name, nearest_hint
 
 Edited = tuple[RepoInfo, UpdateType]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from icectl.model.ids import ObjectId
-from icectl.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ read, so that the log is there when every snapshot is unreadable.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
 from icectl.errors import FormatError, IcectlError, StorageError
 from icectl.format.repo import decode_repo
@@ -24,7 +25,6 @@ from icectl.model.repo import (
     Update,
     UpdateType,
 )
-from icectl.records import dataclass, replace
 from icectl.storage.contract import Storage
 
 REPO_PATH = "repo"

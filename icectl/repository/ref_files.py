@@ -7,11 +7,11 @@ at once.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from icectl.errors import FormatError, StorageError
 from icectl.format.refs import RefNames, decode_ref, interpret_ref_names
 from icectl.model.ids import SnapshotId
-from icectl.records import dataclass
 from icectl.repository.layout import Layout
 from icectl.storage.contract import Storage
 

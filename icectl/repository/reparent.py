@@ -9,11 +9,11 @@ snapshot that it keeps for a tag is no longer history.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
+from dataclasses import replace
 
 from icectl.errors import ConflictError, FormatError
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import RepoInfo, SnapshotInfo
-from icectl.records import replace
 
 
 def drop_snapshots(info: RepoInfo, dropped: Set[SnapshotId], *, to_root: bool = False) -> RepoInfo:

@@ -7,6 +7,7 @@ sees. Every generation answers the same questions; only V2 has a repo info file.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -16,7 +17,6 @@ from icectl.model.ids import ManifestId, ObjectId, SnapshotId
 from icectl.model.repo import RepoInfo, SnapshotInfo
 from icectl.model.snapshot import Snapshot
 from icectl.model.transaction_log import TransactionLog
-from icectl.records import dataclass, field
 from icectl.repository.layout import Layout
 from icectl.repository.resolve import ResolvedRef, resolve_ref
 from icectl.storage.contract import Storage

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import re
 import sys
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from icectl.errors import RefNotFoundError, UsageError
 from icectl.model.ids import ALPHABET, SnapshotId
-from icectl.records import dataclass
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.names import nearest_hint
 

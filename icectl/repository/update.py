@@ -12,6 +12,7 @@ import random
 import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from icectl.errors import (
     ConflictError,
@@ -23,7 +24,6 @@ from icectl.errors import (
 from icectl.format.repo import decode_repo, encode_repo
 from icectl.format.values import decode_flexbuffers
 from icectl.model.repo import Availability, RepoInfo, RepoStatus, Update, UpdateType
-from icectl.records import dataclass, replace
 from icectl.repository.backups import backup_name
 from icectl.repository.edits import Edited
 from icectl.repository.ops_log import REPO_PATH, OpsLogBeyondReach, backup_object, walk_updates

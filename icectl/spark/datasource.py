@@ -9,6 +9,7 @@ are none of them, and an option that nobody knows is refused without repeating i
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -27,7 +28,6 @@ from icectl.ops.tables.names import TABLES
 from icectl.ops.tables.scan import Partition, TableScan
 from icectl.ops.tables.schemas import INTEGER, INTEGERS, TEXT, TEXTS, TIME
 from icectl.ops.tables.scope import Condition, Scope
-from icectl.records import dataclass, replace
 from icectl.storage.open import open_storage
 from icectl.storage.times import microseconds
 

@@ -9,6 +9,7 @@ listing can only have lost what is deleted or won what is too young.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import asdict
 from functools import partial
 from typing import Any
 
@@ -23,7 +24,6 @@ from icectl.ops.gc.marking import ManifestClaim
 from icectl.ops.gc.objects import GarbageSet, ObjectKind
 from icectl.ops.gc.presence import MISSING_CHUNK, missing_error, short_error
 from icectl.ops.gc.watch import Watch
-from icectl.records import asdict
 from icectl.spark import gc_executors as executors
 from icectl.spark.failures import told_in_words
 from icectl.spark.gc_columns import KEYS, to_ids, to_table

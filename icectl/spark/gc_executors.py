@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,6 @@ from icectl.ops.gc.local_engine import mark_manifests
 from icectl.ops.gc.marking import ManifestClaim, MarkedManifest
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.watch import Watch
-from icectl.records import asdict
 from icectl.spark.gc_columns import GARBAGE, batch_ids, to_columns
 from icectl.storage.contract import ListingShard, Storage
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any
 
@@ -15,7 +16,6 @@ from icectl.ops.gc.delete import DeletedBatch, DeleteFailure
 from icectl.ops.gc.id_sets import IdSet
 from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.watch import OutOfTimeError, Watch
-from icectl.records import dataclass
 from icectl.spark import gc_executors as executors
 from icectl.spark.failures import told_in_words
 from icectl.spark.gc_columns import GARBAGE, KEYS, PACKED_SQL, to_garbage, to_table

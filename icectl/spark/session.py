@@ -11,13 +11,13 @@ import sys
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from icectl.errors import IcectlError, UnsupportedError, UsageError
 from icectl.ops.java import find_java, why_no_java
-from icectl.records import dataclass, field
 from icectl.spark import register
 
 PYSPARK_HINT = "pip install 'icectl[spark]' installs PySpark; it needs Java 17 or newer"

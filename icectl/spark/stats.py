@@ -5,6 +5,7 @@ cluster. The driver gets sums by array, mask and version, and a row for each man
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,7 +23,6 @@ from icectl.ops.stats.gathering import Column, Columns, Gathered
 from icectl.ops.stats.manifest_sums import ArraySums
 from icectl.ops.stats.result import ContainerStats
 from icectl.ops.stats.usage import ManifestUse, Usage
-from icectl.records import dataclass
 from icectl.repository.repository import Repository
 from icectl.spark.gc_engine import GROUP_BYTES, GROUP_MANIFESTS
 from icectl.spark.gc_jobs import Source, run_job

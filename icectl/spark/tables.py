@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -12,7 +13,6 @@ from icectl.errors import UsageError
 from icectl.ops.tables.names import tables_hint
 from icectl.ops.tables.schemas import INTEGERS, SCHEMAS, TEXTS, TIME
 from icectl.ops.tables.scope import Scope
-from icectl.records import dataclass, field
 from icectl.spark.datasource import STORAGE_PREFIX
 
 SPARK_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"

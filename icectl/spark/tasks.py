@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 
-from icectl.records import replace
 from icectl.repository.repository import Repository
 from icectl.spark.gc_jobs import spread
 

@@ -7,6 +7,7 @@ set of chunks.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -34,7 +35,6 @@ from icectl.ops.validate.result import CheckedCounts
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.rules import RULES
 from icectl.ops.validate.sampling import Sample
-from icectl.records import replace
 from icectl.spark import validate_executors as executors
 from icectl.spark.gc_columns import KEYS, to_ids
 from icectl.spark.gc_engine import GROUP_BYTES, GROUP_MANIFESTS, list_chunks

@@ -7,6 +7,7 @@ a storage that fails is raised.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,6 @@ from icectl.ops.validate.manifests import find_unlogged, read_and_check
 from icectl.ops.validate.metadata import DecodableArray
 from icectl.ops.validate.problem import UNREADABLE, Problem
 from icectl.ops.validate.sampling import Sample
-from icectl.records import dataclass
 from icectl.repository.repository import Repository
 from icectl.spark.gc_columns import KEYS, batch_ids, to_columns, to_ids
 from icectl.spark.tasks import read_tasks

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from icectl.errors import ObjectNotFoundError, StorageError
-from icectl.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

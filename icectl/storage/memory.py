@@ -9,10 +9,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import count
 
 from icectl.errors import ObjectNotFoundError, PreconditionFailedError, StorageError
-from icectl.records import dataclass
 from icectl.storage.contract import (
     WHOLE_DIRECTORY,
     ListingShard,

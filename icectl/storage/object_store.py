@@ -14,11 +14,11 @@ from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
+from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import uuid4
 
 from icectl.errors import ObjectNotFoundError, PreconditionFailedError, RefusedError, StorageError
-from icectl.records import dataclass
 from icectl.storage.bounded import in_batches, map_bounded
 from icectl.storage.contract import (
     WHOLE_DIRECTORY,

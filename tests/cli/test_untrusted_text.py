@@ -11,7 +11,7 @@ from icectl.format.snapshot import decode_snapshot, encode_snapshot
 from icectl.format.values import encode_flexbuffers, encode_metadata
 from icectl.model.repo import BranchCreatedUpdate, Ref, RepoStatus, TagCreatedUpdate, Update
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot
-from icectl.records import replace
+from dataclasses import replace
 from tests.cli.conftest import Icectl
 from tests.cli.small_repository import START, repo_info, sid, write_small_repository
 

@@ -21,7 +21,7 @@ from icectl.ops.gc import states
 from icectl.ops.gc.collect import GcOptions, plan_run
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.transitions import state_of
-from icectl.records import fields, replace
+from dataclasses import fields, replace
 from icectl.repository.ops_log import read_repo
 from icectl.storage.local import LocalStorage
 from tests.gc.repositories import (

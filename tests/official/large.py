@@ -22,7 +22,7 @@ import zarr
 from zarr.core.buffer import cpu
 
 from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange
-from icectl.records import replace
+from dataclasses import replace
 from tests.official.histories import commit, create
 from tests.official.reading import Where, open_official
 

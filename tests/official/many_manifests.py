@@ -18,7 +18,7 @@ from icectl.format.snapshot import decode_snapshot, encode_snapshot
 from icectl.model.ids import ManifestId
 from icectl.model.manifest import Manifest
 from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange, ManifestFileInfo, ManifestRef
-from icectl.records import replace
+from dataclasses import replace
 from tests.official.histories import commit, create
 from tests.official.reading import open_official
 

@@ -9,7 +9,7 @@ import icechunk as ic
 from icectl.format.repo import decode_repo, encode_repo
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import Ref, SnapshotInfo
-from icectl.records import replace
+from dataclasses import replace
 from tests.official.histories import commit, create
 from tests.official.reading import open_official
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import Availability, RepoStatus
-from icectl.records import dataclass
+from dataclasses import dataclass
 from icectl.render.json import render_json, render_jsonl, to_json
 
 

@@ -15,7 +15,7 @@ from icectl.model.repo import (
     TagDeletedUpdate,
 )
 from icectl.model.values import MetadataItem
-from icectl.records import replace
+from dataclasses import replace
 from icectl.repository import edits
 from tests.repository.builders import make_info, sid
 

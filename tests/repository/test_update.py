@@ -20,7 +20,7 @@ from icectl.model.repo import (
     Update,
 )
 from icectl.model.values import UnknownField
-from icectl.records import replace
+from dataclasses import replace
 from icectl.repository import edits, update
 from icectl.repository.ops_log import read_ops_log, read_repo
 from icectl.repository.update import update_repo, with_update

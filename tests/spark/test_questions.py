@@ -13,7 +13,7 @@ import pytest
 
 from icectl.cli.main import run
 from icectl.format.repo import decode_repo, encode_repo
-from icectl.records import replace
+from dataclasses import replace
 from icectl.storage.times import microseconds
 from tests.spark import MARKS
 from tests.spark.questions import (

@@ -18,7 +18,7 @@ from icectl.ops.validate.result import ValidateResult
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.ops.validate.sampling import Sample
-from icectl.records import replace
+from dataclasses import replace
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
 from tests.gc.repositories import messy_repository, now

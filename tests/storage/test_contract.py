@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from icectl.errors import ObjectNotFoundError, PreconditionFailedError, StorageError
-from icectl.records import replace
+from dataclasses import replace
 from icectl.storage import sharded_listing
 from icectl.storage.contract import ListingShard, Storage, Version
 from icectl.storage.sharded_listing import list_sharded, plan_listing_shards

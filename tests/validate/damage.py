@@ -37,7 +37,7 @@ from icectl.format.transaction_log import decode_transaction_log
 from icectl.format.writer import Writer
 from icectl.model.manifest import RefKind
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot
-from icectl.records import replace
+from dataclasses import replace
 from tests.official import ic, zarr
 from tests.official.histories import commit, create
 

@@ -17,7 +17,7 @@ from icectl.format.transaction_log import decode_transaction_log
 from icectl.model.manifest import Spans
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
-from icectl.records import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass
 from icectl.storage.local import LocalStorage
 from icectl.storage.open import open_storage
 

@@ -12,7 +12,7 @@ import pytest
 from icectl.ops.validate.result import Finding
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
-from icectl.records import replace
+from dataclasses import replace
 from icectl.storage.local import LocalStorage
 from tests.official import built, copied, zarr
 from tests.official.histories import commit, create

@@ -19,7 +19,7 @@ from icectl.model.transaction_log import MoveOperation
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.rules import RULES
 from icectl.ops.validate.run import ValidateOptions, validate
-from icectl.records import replace
+from dataclasses import replace
 from icectl.storage.local import LocalStorage
 from icectl.storage.open import open_storage
 from tests.official import built

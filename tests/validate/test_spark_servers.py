@@ -14,7 +14,7 @@ from icectl.ops.stats.run import StatsOptions, measure
 from icectl.ops.validate.result import ValidateResult
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
-from icectl.records import replace
+from dataclasses import replace
 from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage

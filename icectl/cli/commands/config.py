@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
+
 from icectl.cli.context import CommandContext
 from icectl.cli.options import command
-from icectl.cli.parameters import Argument
 
 EXAMPLES = {
     "config get": (
@@ -24,7 +25,7 @@ EXAMPLES = {
 def get(
     context: CommandContext,
     key: Annotated[
-        str | None, Argument("KEY", help="A dotted key, such as compression.level.")
+        str | None, typer.Argument(metavar="KEY", help="A dotted key, such as compression.level.")
     ] = None,
 ) -> None:
     """Show the stored configuration, or one value of it.
@@ -48,9 +49,14 @@ def get(
 @command()
 def set_value(
     context: CommandContext,
-    key: Annotated[str, Argument("KEY", help="A dotted key, such as compression.level.")],
+    key: Annotated[
+        str, typer.Argument(metavar="KEY", help="A dotted key, such as compression.level.")
+    ],
     value: Annotated[
-        str, Argument("VALUE", help="JSON, or else a text; null goes back to the default.")
+        str,
+        typer.Argument(
+            metavar="VALUE", help="JSON, or else a text; null goes back to the default."
+        ),
     ],
 ) -> None:
     """Set one value of the stored configuration.

@@ -6,14 +6,15 @@ import shlex
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
+
+import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import command
-from icectl.cli.parameters import Argument, Option
 from icectl.errors import IcectlError
-from icectl.records import dataclass
 
 EXAMPLES = {
     "demo": (
@@ -65,20 +66,19 @@ class Demo:
 def demo(
     context: CommandContext,
     directory: Annotated[
-        str, Argument("DIRECTORY", help="A new or an empty directory for the repository.")
+        str,
+        typer.Argument(metavar="DIRECTORY", help="A new or an empty directory for the repository."),
     ],
     writer: Annotated[
-        str | None,
-        Option(
+        Literal["icechunk", "icectl"] | None,
+        typer.Option(
             "--writer",
-            metavar="NAME",
-            choices=("icechunk", "icectl"),
             help="Who writes the repository: the official package (the default where it is "
             "installed) or icectl itself.",
         ),
     ] = None,
     no_tour: Annotated[
-        bool, Option("--no-tour", help="Make the repository, and run no command on it.")
+        bool, typer.Option("--no-tour", help="Make the repository, and run no command on it.")
     ] = False,
 ) -> None:
     """Make a repository with a history and show the commands on it.

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.options import REF_HELP, command
-from icectl.cli.parameters import Argument, Option
 from icectl.errors import UsageError
 from icectl.repository.resolve import DEFAULT_REF
 
@@ -31,27 +32,31 @@ EXAMPLES = {
 @command(jsonl=True)
 def diff(
     context: CommandContext,
-    from_: Annotated[str | None, Argument("FROM", help=f"The older version. {REF_HELP}")] = None,
+    from_: Annotated[
+        str | None, typer.Argument(metavar="FROM", help=f"The older version. {REF_HELP}")
+    ] = None,
     to: Annotated[
-        str | None, Argument("TO", help="The newer version; main unless it is given.")
+        str | None, typer.Argument(metavar="TO", help="The newer version; main unless it is given.")
     ] = None,
     commit: Annotated[
         str | None,
-        Option("--commit", metavar="REF", help="Compare one commit with its parent."),
+        typer.Option("--commit", metavar="REF", help="Compare one commit with its parent."),
     ] = None,
     merge_base: Annotated[
         bool,
-        Option("--merge-base", help="Begin at the newest common ancestor of FROM and TO."),
+        typer.Option("--merge-base", help="Begin at the newest common ancestor of FROM and TO."),
     ] = False,
     path: Annotated[
-        str, Option("--path", metavar="PATH", help="Only this node and what is below it.")
+        str, typer.Option("--path", metavar="PATH", help="Only this node and what is below it.")
     ] = "/",
-    chunks: Annotated[bool, Option("--chunks", help="Show which chunks, as ranges.")] = False,
-    stat: Annotated[bool, Option("--stat", help="A table with chunks and bytes.")] = False,
-    name_only: Annotated[bool, Option("--name-only", help="Only the paths that changed.")] = False,
+    chunks: Annotated[bool, typer.Option("--chunks", help="Show which chunks, as ranges.")] = False,
+    stat: Annotated[bool, typer.Option("--stat", help="A table with chunks and bytes.")] = False,
+    name_only: Annotated[
+        bool, typer.Option("--name-only", help="Only the paths that changed.")
+    ] = False,
     exit_code: Annotated[
         bool,
-        Option(
+        typer.Option(
             "--exit-code",
             help="Exit with 3 when there is a difference; with --quiet the diff is not printed.",
         ),

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import typer
+
 from icectl.cli.context import CommandContext
 from icectl.cli.options import command
-from icectl.cli.parameters import Option
 from icectl.errors import IcectlError, RepositoryNotFoundError
 
 if TYPE_CHECKING:
@@ -28,7 +29,9 @@ def doctor(
     context: CommandContext,
     read_only: Annotated[
         bool,
-        Option("--read-only", help="Do not try conditional writes, which takes a small object."),
+        typer.Option(
+            "--read-only", help="Do not try conditional writes, which takes a small object."
+        ),
     ] = False,
 ) -> int | None:
     """Check the installation, the credentials and the storage.

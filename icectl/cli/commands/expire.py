@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
 from typing import Annotated, Any
+
+import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.moments import parse_age, parse_moment
 from icectl.cli.options import DryRunOption, YesOption, command
-from icectl.cli.parameters import Option
 from icectl.errors import UsageError
 from icectl.ops.expire.execute import execute_expiration, plan_for
 from icectl.ops.expire.policy import Policy, find_idle_globs
 from icectl.ops.expire.report import build_result
-from icectl.records import fields
 from icectl.render.expire import render_expiration
 
 EXAMPLES = {
@@ -34,7 +35,7 @@ LATEST_CUTOFF = 24 * 3600 * 1_000_000
 
 
 def _count(name: str, what: str) -> Any:
-    return Option(f"--keep-{name}", metavar="COUNT", minimum=1, help=what)
+    return typer.Option(f"--keep-{name}", metavar="COUNT", min=1, help=what)
 
 
 @command()
@@ -42,7 +43,7 @@ def expire(
     context: CommandContext,
     older_than: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--older-than",
             metavar="TIME",
             help="Release only what was flushed before this: a date, a time or an age (30d). "
@@ -59,7 +60,7 @@ def expire(
     keep_yearly: Annotated[int | None, _count("yearly", "The same for years.")] = None,
     keep_within: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--keep-within",
             metavar="AGE",
             help="Keep all not older than this, counted back from the branch's newest snapshot.",
@@ -67,11 +68,13 @@ def expire(
     ] = None,
     keep_tagged: Annotated[
         list[str] | None,
-        Option("--keep-tagged", metavar="GLOB", help="Keep what these tags point to. Repeatable."),
+        typer.Option(
+            "--keep-tagged", metavar="GLOB", help="Keep what these tags point to. Repeatable."
+        ),
     ] = None,
     branch: Annotated[
         list[str] | None,
-        Option(
+        typer.Option(
             "--branch",
             metavar="GLOB",
             help="Apply the rules to these branches only; all others stay whole. Repeatable.",
@@ -79,7 +82,7 @@ def expire(
     ] = None,
     protect: Annotated[
         list[str] | None,
-        Option(
+        typer.Option(
             "--protect",
             metavar="GLOB",
             help="Branches that stay whole, and tags that stay. Repeatable.",
@@ -87,14 +90,19 @@ def expire(
     ] = None,
     delete_expired_branches: Annotated[
         bool,
-        Option("--delete-expired-branches", help="Delete branches whose tip is expired; not main."),
+        typer.Option(
+            "--delete-expired-branches", help="Delete branches whose tip is expired; not main."
+        ),
     ] = False,
     delete_expired_tags: Annotated[
-        bool, Option("--delete-expired-tags", help="Delete tags that point to an expired snapshot.")
+        bool,
+        typer.Option(
+            "--delete-expired-tags", help="Delete tags that point to an expired snapshot."
+        ),
     ] = False,
     policy: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--policy",
             metavar="NAME",
             help="Take the rules from the config file: [repositories.REPO.policies.NAME].",

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import command
-from icectl.cli.parameters import Argument, Option
 from icectl.cli.spark_options import (
     ROWS_FOR_SPARK,
     AllSnapshotsOption,
@@ -22,7 +23,6 @@ from icectl.cli.spark_options import (
     resolve_scope,
 )
 from icectl.ops.tables.export import (
-    FORMATS,
     ExportedTable,
     ExportResult,
     check_target,
@@ -57,21 +57,21 @@ def export(
     context: CommandContext,
     tables: Annotated[
         list[str],
-        Argument("TABLE", help=f"One of: {', '.join(TABLES)}; or {ALL}. Several may be given."),
+        typer.Argument(
+            metavar="TABLE", help=f"One of: {', '.join(TABLES)}; or {ALL}. Several may be given."
+        ),
     ],
     to: Annotated[
         str,
-        Option(
+        typer.Option(
             "--to",
             metavar="DIRECTORY",
             help="Where to write: TABLE/part-….FORMAT is made in it. Spark takes URLs, too.",
         ),
     ],
     format_: Annotated[
-        str,
-        Option(
-            "--format", metavar="|".join(FORMATS), choices=FORMATS, help="The kind of the files."
-        ),
+        Literal["parquet", "csv", "jsonl"],
+        typer.Option("--format", help="The kind of the files."),
     ] = "parquet",
     ref: TableRefOption = (),  # type: ignore[assignment]
     all_snapshots: AllSnapshotsOption = False,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
+
+import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import command
-from icectl.cli.parameters import Argument
 
 EXAMPLES = {
     "flags list": (("icectl flags list", "every flag, and whether it is on"),),
@@ -30,11 +31,12 @@ def list_flags(context: CommandContext) -> None:
 def set_flag(
     context: CommandContext,
     flag: Annotated[
-        str, Argument("FLAG", help="move_node, create_tag, delete_tag, or its number.")
+        str,
+        typer.Argument(metavar="FLAG", help="move_node, create_tag, delete_tag, or its number."),
     ],
     value: Annotated[
-        str,
-        Argument("VALUE", help="on, off, or default.", choices=("on", "off", "default")),
+        Literal["on", "off", "default"],
+        typer.Argument(metavar="VALUE", help="on, off, or default."),
     ],
 ) -> None:
     """Turn a feature flag on or off, or leave it at its default, which is on."""

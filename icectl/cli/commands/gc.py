@@ -7,11 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.moments import parse_age, parse_moment
 from icectl.cli.options import DryRunOption, YesOption, command
-from icectl.cli.parameters import Option
 from icectl.cli.spark_options import (
     EngineOption,
     SparkConfOption,
@@ -48,7 +49,7 @@ def collect(
     context: CommandContext,
     older_than: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--older-than",
             metavar="TIME",
             help="Only what was created before this, by the storage's clock: an age (7d, 12h) "
@@ -59,7 +60,7 @@ def collect(
     yes: YesOption = False,
     only: Annotated[
         list[str],
-        Option(
+        typer.Option(
             "--only",
             metavar="KINDS",
             help=f"Delete only these kinds, with commas between: {', '.join(KINDS)}. Repeatable.",
@@ -67,7 +68,7 @@ def collect(
     ] = (),  # type: ignore[assignment]
     plan: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--plan",
             metavar="FILE",
             help="Save the plan, as far as --only goes: Parquet when FILE ends in .parquet, "
@@ -76,7 +77,7 @@ def collect(
     ] = None,
     apply: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--apply",
             metavar="FILE",
             help="Delete what this saved plan names, where it is garbage still. With "
@@ -85,7 +86,7 @@ def collect(
     ] = None,
     max_delete: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--max-delete",
             metavar="20%|N",
             help="Refuse when more than this share or number of all objects would go.",
@@ -93,13 +94,13 @@ def collect(
     ] = None,
     allow_recent: Annotated[
         bool,
-        Option(
+        typer.Option(
             "--allow-recent", help="Allow a time under 24 hours ago. Nobody may be writing then."
         ),
     ] = False,
     known_missing: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--known-missing",
             metavar="FILE",
             help="Objects whose loss is known: the list that `icectl validate` writes, or a "
@@ -108,7 +109,7 @@ def collect(
     ] = None,
     overwritten_older_than: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--overwritten-older-than",
             metavar="TIME",
             help="Also delete copies of the repo file in overwritten/ that are older, where the "
@@ -117,7 +118,7 @@ def collect(
     ] = None,
     truncate_ops_log: Annotated[
         bool,
-        Option(
+        typer.Option(
             "--truncate-ops-log",
             help="With --overwritten-older-than: cut the ops log there, so that those copies "
             "can go, too.",
@@ -125,7 +126,7 @@ def collect(
     ] = False,
     max_runtime: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--max-runtime",
             metavar="AGE",
             help="Stop after so long (30m, 2h), exit code 3. Planning begins anew each time, and "

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from icectl.cli.context import CommandContext
 from icectl.cli.options import command
-from icectl.cli.parameters import Argument, Option
 from icectl.cli.values import parse_pairs
 from icectl.errors import FormatError, RefusedError, UsageError
 from icectl.ops.config_keys import check_config, check_value, set_key
@@ -30,15 +31,17 @@ def init(
     context: CommandContext,
     location: Annotated[
         str | None,
-        Argument("LOCATION", help="Where: a path, a URL or a name from the config file."),
+        typer.Argument(
+            metavar="LOCATION", help="Where: a path, a URL or a name from the config file."
+        ),
     ] = None,
     spec_version: Annotated[
         int,
-        Option("--spec-version", metavar="VERSION", help="Version of the format: 1 or 2."),
+        typer.Option("--spec-version", metavar="VERSION", help="Version of the format: 1 or 2."),
     ] = 2,
     config: Annotated[
         list[str],
-        Option(
+        typer.Option(
             "--config",
             metavar="KEY=VALUE",
             help="A value of the configuration, such as compression.level=5. Repeatable.",
@@ -46,11 +49,13 @@ def init(
     ] = (),  # type: ignore[assignment]
     config_file: Annotated[
         str | None,
-        Option("--config-file", metavar="FILE", help="A whole configuration, in YAML or JSON."),
+        typer.Option(
+            "--config-file", metavar="FILE", help="A whole configuration, in YAML or JSON."
+        ),
     ] = None,
     metadata: Annotated[
         list[str],
-        Option(
+        typer.Option(
             "--metadata",
             metavar="KEY=VALUE",
             help="Metadata of the repository; VALUE is JSON, or else a text. Repeatable.",

@@ -6,6 +6,8 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
+import typer
+
 from icectl.cli.context import CommandContext
 from icectl.cli.locations import (
     is_repository_directory,
@@ -13,7 +15,6 @@ from icectl.cli.locations import (
     without_password,
 )
 from icectl.cli.options import command
-from icectl.cli.parameters import Argument, Option
 from icectl.errors import FormatError, RepositoryNotFoundError, UsageError
 from icectl.ops.inspect_file import describe_file, iterate_references, read_named_file
 from icectl.render.inspect_file import render_inspection, render_references
@@ -36,15 +37,17 @@ def inspect_file(
     context: CommandContext,
     file: Annotated[
         str,
-        Argument(
-            "FILE",
+        typer.Argument(
+            metavar="FILE",
             help="A path, a URL, - for standard input; or, in a repository, an id or a name such "
             "as snapshots/1CECHNKREP0F1RSTCMT0.",
         ),
     ],
-    refs: Annotated[bool, Option("--refs", help="List the references of a manifest.")] = False,
+    refs: Annotated[
+        bool, typer.Option("--refs", help="List the references of a manifest.")
+    ] = False,
     raw: Annotated[
-        bool, Option("--raw", help="Write the decompressed payload to standard output.")
+        bool, typer.Option("--raw", help="Write the decompressed payload to standard output.")
     ] = False,
 ) -> None:
     """Show what one file of the Icechunk format says.

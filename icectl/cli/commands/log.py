@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
+import typer
+
 from icectl.cli.context import CommandContext
 from icectl.cli.options import DefaultRefArgument, NumberOption, SinceOption, UntilOption, command
-from icectl.cli.parameters import Option
 from icectl.errors import UsageError
 from icectl.ops.commits import Commit
 from icectl.ops.log import LogOptions, read_log, read_whole_log, shown_parents
@@ -35,22 +36,23 @@ def log(
     number: NumberOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    oneline: Annotated[bool, Option("--oneline", help="One line for each commit.")] = False,
+    oneline: Annotated[bool, typer.Option("--oneline", help="One line for each commit.")] = False,
     stat: Annotated[
-        bool, Option("--stat", help="Count what each commit changed, from its transaction log.")
+        bool,
+        typer.Option("--stat", help="Count what each commit changed, from its transaction log."),
     ] = False,
     path: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--path",
             metavar="PATH",
             help="Only commits that touched this node or anything below it, followed across moves.",
         ),
     ] = None,
     all: Annotated[  # noqa: A002
-        bool, Option("--all", help="Every snapshot of the repository, on any branch or none.")
+        bool, typer.Option("--all", help="Every snapshot of the repository, on any branch or none.")
     ] = False,
-    graph: Annotated[bool, Option("--graph", help="Draw the history as a graph.")] = False,
+    graph: Annotated[bool, typer.Option("--graph", help="Draw the history as a graph.")] = False,
 ) -> None:
     """Show the history of a branch, tag or snapshot, newest first.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
+
 from icectl.cli.context import CommandContext
 from icectl.cli.options import command
-from icectl.cli.parameters import Argument
 
 EXAMPLES = {
     "metadata get": (
@@ -24,7 +25,7 @@ EXAMPLES = {
 @command()
 def get(
     context: CommandContext,
-    key: Annotated[str | None, Argument("KEY", help="The name of one value.")] = None,
+    key: Annotated[str | None, typer.Argument(metavar="KEY", help="The name of one value.")] = None,
 ) -> None:
     """Show the metadata of the repository, or one value of it.
 
@@ -49,8 +50,8 @@ def get(
 @command()
 def set_value(
     context: CommandContext,
-    key: Annotated[str, Argument("KEY", help="The name of the value.")],
-    value: Annotated[str, Argument("VALUE", help="JSON, or else a text.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="The name of the value.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="JSON, or else a text.")],
 ) -> None:
     """Add a value to the metadata of the repository, or replace the one of this name."""
     from icectl.cli.values import check_text, parse_value
@@ -66,7 +67,7 @@ def set_value(
 @command()
 def unset(
     context: CommandContext,
-    keys: Annotated[list[str], Argument("KEY", help="The names of the values.")],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="The names of the values.")],
 ) -> None:
     """Remove values from the metadata of the repository."""
     from icectl.ops.settings import unset_metadata

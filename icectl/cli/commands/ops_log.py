@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
+import typer
+
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.options import NumberOption, SinceOption, UntilOption, command
-from icectl.cli.parameters import Option
 from icectl.errors import UsageError
 from icectl.ops.ops_log import (
     KINDS,
@@ -41,7 +42,7 @@ def ops_log(
     until: UntilOption = None,
     kind: Annotated[
         list[str],
-        Option(
+        typer.Option(
             "--kind",
             metavar="KIND",
             help=f"Only operations of this kind. Repeatable. One of: {', '.join(KINDS)}.",
@@ -49,7 +50,7 @@ def ops_log(
     ] = (),  # type: ignore[assignment]
     branch: Annotated[
         str | None,
-        Option("--branch", metavar="BRANCH", help="Only operations on this branch."),
+        typer.Option("--branch", metavar="BRANCH", help="Only operations on this branch."),
     ] = None,
 ) -> int:
     """Show the operations on the repository, newest first, back to the first one.

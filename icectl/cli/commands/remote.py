@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
+
+import typer
 
 from icectl.cli.config_file import add_repository, remove_repository
 from icectl.cli.context import CommandContext
@@ -18,9 +21,7 @@ from icectl.cli.locations import (
     resolve_location,
 )
 from icectl.cli.options import command
-from icectl.cli.parameters import Argument
 from icectl.errors import RefNotFoundError, UsageError
-from icectl.records import dataclass
 from icectl.render.style import Style
 from icectl.render.tables import Column, render_table
 from icectl.storage.open import open_storage
@@ -48,7 +49,7 @@ class Remote:
     storage_options: dict[str, str]
 
 
-NameArgument = Annotated[str, Argument("REMOTE", help="The name of the repository.")]
+NameArgument = Annotated[str, typer.Argument(metavar="REMOTE", help="The name of the repository.")]
 
 
 @command(repository=False, jsonl=True)
@@ -77,8 +78,10 @@ def show(context: CommandContext, name: NameArgument) -> None:
 @command(repository=False, storage_options=True)
 def add(
     context: CommandContext,
-    name: Annotated[str, Argument("NAME", help="The name to give it.")],
-    location: Annotated[str, Argument("LOCATION", help="A path or a URL (s3://, gs://, file://).")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name to give it.")],
+    location: Annotated[
+        str, typer.Argument(metavar="LOCATION", help="A path or a URL (s3://, gs://, file://).")
+    ],
 ) -> None:
     """Give a repository a name.
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
+
 from icectl.cli.context import CommandContext
 from icectl.cli.options import DefaultRefArgument, PathArgument, command
-from icectl.cli.parameters import Option
 from icectl.errors import RefNotFoundError
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.resolve import DEFAULT_REF
@@ -48,11 +49,11 @@ def ls(
     context: CommandContext,
     ref: DefaultRefArgument = None,
     path: PathArgument = "/",
-    tree: Annotated[bool, Option("--tree", help="Draw the hierarchy as a tree.")] = False,
+    tree: Annotated[bool, typer.Option("--tree", help="Draw the hierarchy as a tree.")] = False,
     depth: Annotated[
         int | None,
-        Option(
-            "--depth", "-d", metavar="LEVELS", minimum=0, help="Only so many levels below PATH."
+        typer.Option(
+            "--depth", "-d", metavar="LEVELS", min=0, help="Only so many levels below PATH."
         ),
     ] = None,
 ) -> None:

@@ -8,9 +8,10 @@ from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
 
+import typer
+
 from icectl.cli.context import CommandContext
 from icectl.cli.options import NumberOption, command
-from icectl.cli.parameters import Argument
 from icectl.cli.spark_options import (
     AllSnapshotsOption,
     AsOfOption,
@@ -48,7 +49,10 @@ EXAMPLES = {
 def sql(
     context: CommandContext,
     query: Annotated[
-        str, Argument("QUERY", help="A query in Spark's SQL over the tables of the repository.")
+        str,
+        typer.Argument(
+            metavar="QUERY", help="A query in Spark's SQL over the tables of the repository."
+        ),
     ],
     number: NumberOption = None,
     ref: TableRefOption = (),  # type: ignore[assignment]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import OptionalRefArgument, command
-from icectl.cli.parameters import Option
 from icectl.cli.spark_options import (
     EngineOption,
     SparkConfOption,
@@ -27,7 +29,18 @@ EXAMPLES = {
         ("icectl stats --by containers --csv", "a table for a spreadsheet"),
     )
 }
-BREAKDOWNS = ("arrays", "branches", "tags", "snapshots", "containers")
+
+
+class Breakdown(StrEnum):
+    """typer takes a list of choices as an enumeration only."""
+
+    ARRAYS = "arrays"
+    BRANCHES = "branches"
+    TAGS = "tags"
+    SNAPSHOTS = "snapshots"
+    CONTAINERS = "containers"
+
+
 OF_VERSIONS = ("branches", "tags", "snapshots")
 """Breakdowns that tell several versions apart."""
 
@@ -37,24 +50,23 @@ def stats(
     context: CommandContext,
     ref: OptionalRefArgument = None,
     by: Annotated[
-        list[str] | None,
-        Option(
+        list[Breakdown] | None,
+        typer.Option(
             "--by",
             metavar="WHAT",
-            choices=BREAKDOWNS,
             help="Also break down by arrays, branches, tags, snapshots or containers. Repeatable. "
             "Arrays and containers are always shown; snapshots show the growth over commits.",
         ),
     ] = None,
     depth: Annotated[
         int | None,
-        Option(
-            "--depth", metavar="COUNT", minimum=0, help="Show groups only so deep in the hierarchy."
+        typer.Option(
+            "--depth", metavar="COUNT", min=0, help="Show groups only so deep in the hierarchy."
         ),
     ] = None,
     older_than: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--older-than",
             metavar="TIME",
             help="Tell what `icectl expire --older-than TIME` would let gc free, beside what is "
@@ -63,7 +75,7 @@ def stats(
     ] = None,
     policy: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--policy",
             metavar="NAME",
             help="Tell what `icectl expire --policy NAME` would let gc free, beside what is "
@@ -71,7 +83,8 @@ def stats(
         ),
     ] = None,
     csv: Annotated[
-        bool, Option("--csv", help="Print one breakdown as CSV: that of --by, else the arrays.")
+        bool,
+        typer.Option("--csv", help="Print one breakdown as CSV: that of --by, else the arrays."),
     ] = False,
     engine: EngineOption = "auto",
     spark_master: SparkMasterOption = None,

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Literal
+
+import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import command
-from icectl.cli.parameters import Argument, Option
 
 EXAMPLES = {
     "status": (("icectl status", "online, read-only or offline, since when and why"),),
@@ -33,16 +34,15 @@ def status(context: CommandContext) -> None:
 def set_status(
     context: CommandContext,
     availability: Annotated[
-        str,
-        Argument(
-            "AVAILABILITY",
+        Literal["online", "read-only", "offline", "read_only"],
+        typer.Argument(
+            metavar="AVAILABILITY",
             help="online, read-only or offline.",
-            choices=("online", "read-only", "offline", "read_only"),
         ),
     ],
     reason: Annotated[
         str | None,
-        Option("--reason", metavar="TEXT", help="Why; clients show it to whom they refuse."),
+        typer.Option("--reason", metavar="TEXT", help="Why; clients show it to whom they refuse."),
     ] = None,
 ) -> None:
     """Set the repository online, read-only or offline.

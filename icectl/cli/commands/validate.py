@@ -6,12 +6,13 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
 
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.options import REF_HELP, command
-from icectl.cli.parameters import Argument, Option
 from icectl.cli.spark_options import (
     EngineOption,
     SparkConfOption,
@@ -34,7 +35,6 @@ EXAMPLES = {
         ("icectl validate --explain ICE0401", "what a code means and what to do"),
     )
 }
-LEVELS = ("refs", "metadata", "manifests", "chunks", "data")
 
 
 @command(jsonl=True)
@@ -42,14 +42,13 @@ def validate(
     context: CommandContext,
     refs: Annotated[
         list[str] | None,
-        Argument("REF", help=f"Look only at what these lead to. {REF_HELP}"),
+        typer.Argument(metavar="REF", help=f"Look only at what these lead to. {REF_HELP}"),
     ] = None,
     level: Annotated[
-        str,
-        Option(
+        Literal["refs", "metadata", "manifests", "chunks", "data"],
+        typer.Option(
             "--level",
             metavar="LEVEL",
-            choices=LEVELS,
             help="How deep to look; each level includes those before it. refs: the repo file and "
             "its ops log; metadata: snapshots and transaction logs; manifests: every chunk "
             "reference; chunks: every chunk file, by listing; data: the bytes.",
@@ -57,21 +56,20 @@ def validate(
     ] = "metadata",
     explain: Annotated[
         str | None,
-        Option("--explain", metavar="CODE", help="Explain a rule, or list them with all."),
+        typer.Option("--explain", metavar="CODE", help="Explain a rule, or list them with all."),
     ] = None,
     fail_on: Annotated[
-        str,
-        Option(
+        Literal["error", "warning"],
+        typer.Option(
             "--fail-on",
             metavar="SEVERITY",
-            choices=("error", "warning"),
             help="Exit with 3 when there is a finding this severe: error, or warning, which "
             "counts errors, too.",
         ),
     ] = "error",
     virtual: Annotated[
         bool,
-        Option(
+        typer.Option(
             "--virtual",
             help="Also look at each file that virtual chunks lie in: whether it is there, and "
             "unchanged since. One request for each.",
@@ -79,11 +77,11 @@ def validate(
     ] = False,
     decode: Annotated[
         bool,
-        Option("--decode", help="At level data: decode each chunk as its zarr.json says."),
+        typer.Option("--decode", help="At level data: decode each chunk as its zarr.json says."),
     ] = False,
     sample: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--sample",
             metavar="1%|10GB|1/30",
             help="At level data: read only this share or size, another part each day until all "
@@ -92,35 +90,36 @@ def validate(
     ] = None,
     baseline: Annotated[
         str | None,
-        Option("--baseline", metavar="FILE", help="Findings in this file do not fail."),
+        typer.Option("--baseline", metavar="FILE", help="Findings in this file do not fail."),
     ] = None,
     write_baseline: Annotated[
         str | None,
-        Option("--write-baseline", metavar="FILE", help="Write all findings as a baseline."),
+        typer.Option("--write-baseline", metavar="FILE", help="Write all findings as a baseline."),
     ] = None,
     known_missing: Annotated[
         str | None,
-        Option(
+        typer.Option(
             "--known-missing",
             metavar="FILE",
             help="Write the objects that are missing, as `icectl gc --known-missing` reads them.",
         ),
     ] = None,
     junit: Annotated[
-        str | None, Option("--junit", metavar="FILE", help="Write a JUnit report.")
+        str | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit report.")
     ] = None,
     sarif: Annotated[
-        str | None, Option("--sarif", metavar="FILE", help="Write a SARIF report.")
+        str | None, typer.Option("--sarif", metavar="FILE", help="Write a SARIF report.")
     ] = None,
     github: Annotated[
-        bool, Option("--github", help="Print annotations for GitHub Actions in place of a table.")
+        bool,
+        typer.Option("--github", help="Print annotations for GitHub Actions in place of a table."),
     ] = False,
     max_findings: Annotated[
         int,
-        Option(
+        typer.Option(
             "--max-findings",
             metavar="COUNT",
-            minimum=1,
+            min=1,
             help="List no more than this, and as many known ones; all are counted.",
         ),
     ] = 1000,

@@ -8,11 +8,11 @@ b(ytes), l(ist), m(ap), n(othing).
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Literal
 
 from icectl.errors import FormatError
 from icectl.format.legacy.payload import Pairs, unpack
-from icectl.records import dataclass
 
 Kind = Literal["snapshot", "manifest", "transaction_log", "attributes"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from icectl.errors import FormatError
@@ -19,7 +20,6 @@ from icectl.format.legacy.payload import (
     variant,
 )
 from icectl.model.ids import ChunkId, ManifestId, NodeId
-from icectl.records import dataclass
 
 _NATIVE = (("id", "offset", "length"),)
 _VIRTUAL = (

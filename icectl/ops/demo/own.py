@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Mapping
 from copy import deepcopy
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar, assert_never
 
 import numpy as np
@@ -54,7 +55,6 @@ from icectl.ops.demo.story import (
     Overwrite,
     TakeBack,
 )
-from icectl.records import dataclass, field, replace
 from icectl.repository import edits
 from icectl.repository.edits import DEFAULT_BRANCH, Edited
 from icectl.repository.initialize import initialize_repository

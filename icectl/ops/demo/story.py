@@ -9,13 +9,12 @@ leave garbage behind.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-
-from icectl.records import dataclass, field
 
 LATITUDES, LONGITUDES = 36, 72
 CHUNKS = (1, 18, 36)

@@ -10,6 +10,7 @@ import os
 import time
 from bisect import bisect_right
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
@@ -19,7 +20,6 @@ from icectl.format.repo import decode_repo, encode_repo
 from icectl.format.snapshot import decode_snapshot, encode_snapshot
 from icectl.model.repo import RepoInfo
 from icectl.ops.demo.story import Action, plan_story
-from icectl.records import dataclass, replace
 from icectl.repository.layout import STANDARD
 from icectl.repository.ops_log import BACKUPS, REPO_PATH
 from icectl.storage.local import LocalStorage

@@ -7,6 +7,7 @@ do not meet, so that memory follows the largest group and not the array.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
 from typing import TYPE_CHECKING, Protocol
@@ -14,7 +15,6 @@ from typing import TYPE_CHECKING, Protocol
 from icectl.model.snapshot import ArrayNodeData, ManifestRef, NodeSnapshot
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
 from icectl.ops.read_ahead import read_ahead
-from icectl.records import dataclass, field
 
 if TYPE_CHECKING:
     import numpy as np

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from icectl.errors import RefNotFoundError
 from icectl.ops.diff.by_content import diff_by_content
 from icectl.ops.diff.from_logs import LogsInsufficientError, diff_from_logs
 from icectl.ops.diff.nodes import NodeTable, PathFilter
 from icectl.ops.diff.result import NodeDiff
 from icectl.ops.diff.versions import Versions
-from icectl.records import replace
 from icectl.repository.names import nearest_hint
 from icectl.repository.repository import Repository
 

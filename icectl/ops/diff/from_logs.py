@@ -8,6 +8,7 @@ at both ends, however many steps it took.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 from icectl.errors import FormatError, ObjectNotFoundError, UnsupportedError
 from icectl.model.ids import NodeId, SnapshotId
@@ -23,7 +24,6 @@ from icectl.ops.diff.nodes import (
 )
 from icectl.ops.diff.result import ArrayPair, MetadataChange, NodeDiff
 from icectl.ops.read_ahead import read_ahead
-from icectl.records import dataclass, field
 from icectl.repository.repository import Repository
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 from icectl.model.ids import NodeId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot, Snapshot, path_sort_key
 from icectl.ops.diff.result import ArrayPair, Move
-from icectl.records import dataclass
 
 PathFilter = Callable[[str], bool]
 

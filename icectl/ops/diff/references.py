@@ -8,6 +8,7 @@ How a location is compressed is the manifest's own affair.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +16,6 @@ from numpy.typing import NDArray
 from icectl.format.manifest import decode_locations
 from icectl.model.manifest import ChunkRefs, Manifest, RefKind, Spans
 from icectl.ops.diff.coordinates import coordinate_keys
-from icectl.records import dataclass
 
 Rows = NDArray[np.intp]
 Flags = NDArray[np.bool_]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.snapshot import NodeSnapshot
-from icectl.records import dataclass, field
 
 if TYPE_CHECKING:
     import numpy as np

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from icectl.errors import RefNotFoundError
 from icectl.model.ids import SnapshotId
-from icectl.records import dataclass
 from icectl.repository.repository import Repository
 
 

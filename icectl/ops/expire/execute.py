@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import takewhile
 from operator import ne
@@ -23,7 +24,6 @@ from icectl.model.repo import ExpirationRanUpdate, RepoInfo
 from icectl.ops.expire.merged_logs import merge_transaction_logs
 from icectl.ops.expire.plan import ExpirationPlan, History, plan_expiration
 from icectl.ops.expire.policy import Policy
-from icectl.records import dataclass, replace
 from icectl.repository import v1
 from icectl.repository.edits import Edited
 from icectl.repository.mutations import is_v1

@@ -8,12 +8,12 @@ the official package too. Merging twice is the same as merging once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from icectl.errors import FormatError
 from icectl.model.ids import NodeId
 from icectl.model.transaction_log import ArrayUpdatedChunks, TransactionLog
 from icectl.ops.diff.coordinates import CoordinateSet
-from icectl.records import replace
 
 
 def merge_transaction_logs(logs: Sequence[TransactionLog]) -> TransactionLog:

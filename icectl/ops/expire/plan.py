@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 
 from icectl.errors import FormatError, RefusedError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.ops.expire.policy import Policy, apply_rules, matches
-from icectl.records import dataclass
 from icectl.repository.edits import DEFAULT_BRANCH
 
 

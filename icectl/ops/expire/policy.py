@@ -7,12 +7,12 @@ one, for the last so many of them, and all within a time of the newest. Buckets 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 
 from icectl.errors import RefusedError, UsageError
 from icectl.model.repo import SnapshotInfo
-from icectl.records import dataclass, fields
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from icectl.errors import FormatError, StorageError
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.manifest import RefKind
 from icectl.model.snapshot import ManifestFileInfo
 from icectl.ops.expire.execute import Expiration
-from icectl.records import dataclass
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.repository import Repository
 

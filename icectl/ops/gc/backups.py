@@ -7,10 +7,10 @@ that stand in `repo` can be cut: what stands in a copy is never rewritten.
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 
 from icectl.errors import ObjectNotFoundError
 from icectl.model.repo import RepoInfo, Update
-from icectl.records import dataclass, replace
 from icectl.repository.ops_log import (
     BACKUPS,
     OpsLogBeyondReach,

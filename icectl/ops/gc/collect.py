@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from icectl.errors import ConflictError, FormatError, IcectlError, StorageError
 from icectl.ops.gc.backups import BackupPlan, plan_backups
@@ -18,7 +19,6 @@ from icectl.ops.gc.plan import ChooseEngine, GcPlan, local_engine, plan_gc
 from icectl.ops.gc.plan_file import SavedPlan
 from icectl.ops.gc.spare import spare_usable
 from icectl.ops.gc.watch import Watch
-from icectl.records import dataclass, field
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage

@@ -6,10 +6,10 @@ What fails is tried once more and then reported. Interrupting is safe between an
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from icectl.errors import StorageError
 from icectl.ops.gc.watch import Watch
-from icectl.records import dataclass
 from icectl.storage.bounded import in_batches
 from icectl.storage.contract import Storage
 

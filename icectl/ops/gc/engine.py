@@ -7,13 +7,13 @@ and is the same code for every engine.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Protocol
 
 from icectl.ops.gc.listing import Listings
 from icectl.ops.gc.marking import ManifestClaim
 from icectl.ops.gc.objects import GarbageSet
 from icectl.ops.gc.watch import Watch
-from icectl.records import dataclass
 from icectl.storage.contract import Storage
 
 

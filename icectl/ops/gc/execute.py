@@ -9,6 +9,7 @@ for the next run.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 from icectl.errors import ConflictError
 from icectl.model.ids import ManifestId, SnapshotId
@@ -21,7 +22,6 @@ from icectl.ops.gc.plan import GcPlan, snapshot_ids
 from icectl.ops.gc.snapshots import read_snapshots
 from icectl.ops.gc.spare import spare_snapshots, without
 from icectl.ops.gc.watch import Watch
-from icectl.records import dataclass, field
 from icectl.repository.edits import Edited
 from icectl.repository.open import open_repository
 from icectl.repository.reparent import drop_snapshots

@@ -15,6 +15,7 @@ does; one in a literal of the frame it does not show.
 from __future__ import annotations
 
 from collections.abc import Iterator, Set
+from dataclasses import dataclass, field
 
 from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.format.envelope import decode_header, is_packed_anew
@@ -39,7 +40,6 @@ from icectl.ops.gc.transitions import (
     leads_to,
 )
 from icectl.ops.gc.watch import Watch
-from icectl.records import dataclass, field
 from icectl.repository.ops_log import REPO_PATH, backup_object
 from icectl.storage.contract import Storage
 

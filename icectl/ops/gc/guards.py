@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Set
+from dataclasses import dataclass
 
 from icectl.errors import RefusedError, UnsupportedError, UsageError
 from icectl.ops.gc.backups import BackupPlan
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.plan import GcPlan
-from icectl.records import dataclass
 from icectl.repository.repository import Repository
 from icectl.repository.update import check_online
 from icectl.storage.contract import Storage

@@ -8,13 +8,13 @@ by columns too.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from icectl.model.ids import ALPHABET
-from icectl.records import dataclass
 
 NAME_LENGTH = 20
 # Rows at once: temporaries of this size stay in the processor's cache.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
@@ -17,7 +18,6 @@ from numpy.typing import NDArray
 from icectl.ops.gc.id_sets import BLOCK, IdSet, decode_names, join, sort_order
 from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.watch import Counter, Watch
-from icectl.records import dataclass
 from icectl.storage.bounded import in_batches
 from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard, Storage
 from icectl.storage.sharded_listing import list_sharded

@@ -8,6 +8,7 @@ names the file. Both engines call these functions.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +20,6 @@ from icectl.model.ids import INITIAL_SNAPSHOT_ID, ManifestId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, ManifestFileInfo, Snapshot, UnknownNodeData
 from icectl.ops.gc.id_sets import IdSet, id_columns
 from icectl.ops.gc.objects import ObjectKind
-from icectl.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

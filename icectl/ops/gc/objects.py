@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol, Self
 
 import numpy as np
@@ -12,7 +13,6 @@ from numpy.typing import NDArray
 from icectl.ops.gc.delete import DeletedBatch, delete_in_batches
 from icectl.ops.gc.id_sets import BLOCK, IdSet
 from icectl.ops.gc.watch import Watch
-from icectl.records import dataclass
 from icectl.storage.contract import Storage
 
 

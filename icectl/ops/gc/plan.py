@@ -7,6 +7,7 @@ nothing is deleted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from icectl.model.ids import SnapshotId
 from icectl.ops.gc.engine import Engine, Sweep
@@ -19,7 +20,6 @@ from icectl.ops.gc.objects import GarbageSet, ObjectKind
 from icectl.ops.gc.presence import check_present, find_garbage
 from icectl.ops.gc.snapshots import SnapshotPlan, plan_snapshots
 from icectl.ops.gc.watch import Watch
-from icectl.records import dataclass
 from icectl.repository.backups import check_newest
 from icectl.repository.repository import Repository
 

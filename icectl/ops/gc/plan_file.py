@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Set
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,6 @@ from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.plan import GcPlan
 from icectl.ops.gc.spare import spare_snapshots, spare_usable, with_garbage
 from icectl.ops.gc.watch import Watch
-from icectl.records import dataclass, replace
 from icectl.repository.reparent import drop_snapshots
 
 VERSION = 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from icectl.ops.gc.collect import PlannedRun
 from icectl.ops.gc.delete import DeleteFailure
 from icectl.ops.gc.execute import Deleted
 from icectl.ops.gc.objects import GarbageSet, ObjectKind
-from icectl.records import dataclass, replace
 
 DAY = 24 * 3600 * 1_000_000
 AGES = (("1 week", 7 * DAY), ("1 month", 30 * DAY), ("1 year", 365 * DAY))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
@@ -17,7 +18,6 @@ from icectl.ops.gc.marking import ManifestClaim, check_root_v1, mark_snapshot, m
 from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.transitions import state_of
 from icectl.ops.gc.watch import Watch
-from icectl.records import dataclass
 from icectl.repository.backups import made_at
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.ops_log import REPO_PATH

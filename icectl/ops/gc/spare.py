@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Set
+from dataclasses import replace
 
 from icectl.errors import FormatError, UnsupportedError
 from icectl.model.ids import ManifestId, SnapshotId
@@ -13,7 +14,6 @@ from icectl.ops.gc.objects import GarbageSet, ObjectKind
 from icectl.ops.gc.plan import GcPlan, snapshot_ids
 from icectl.ops.gc.snapshots import read_snapshots
 from icectl.ops.gc.watch import Watch
-from icectl.records import replace
 
 
 def spare_snapshots(

@@ -7,6 +7,7 @@ nothing else.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 from icectl.format.repo import RefTarget
@@ -27,7 +28,6 @@ from icectl.model.repo import (
     UnknownUpdate,
     UpdateType,
 )
-from icectl.records import dataclass
 
 RELEASING = (
     BranchDeletedUpdate,

@@ -7,13 +7,13 @@ array library is still being loaded on another thread.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
 from icectl.ops.gc.watch import Watch
 from icectl.ops.readers import count_readers
 from icectl.ops.stats.usage import Usage
-from icectl.records import dataclass
 from icectl.repository.repository import Repository
 from icectl.storage.bounded import map_on_threads
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,6 @@ from icectl.ops.stats.engine import Wanted, mask_names, mask_words
 from icectl.ops.stats.manifest_sums import ArraySums, ManifestSums
 from icectl.ops.stats.result import ContainerStats
 from icectl.ops.stats.usage import ManifestUse, Usage
-from icectl.records import dataclass
 
 Column = NDArray[Any]
 Columns = dict[str, Column]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ from icectl.model.ids import ManifestId, NodeId
 from icectl.model.manifest import ArrayManifest, Manifest, RefKind
 from icectl.ops.gc.id_sets import id_columns
 from icectl.ops.locations import number_locations
-from icectl.records import dataclass
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 from importlib import import_module
 from threading import Thread
 from typing import TYPE_CHECKING
@@ -14,7 +15,6 @@ from icectl.ops.stats.containers import container_prefixes
 from icectl.ops.stats.engine import BITS, Engine, LocalEngine, Wanted
 from icectl.ops.stats.result import BackupStats, ManifestStats, StatsResult
 from icectl.ops.stats.usage import Usage, read_usage, ref_masks
-from icectl.records import dataclass
 from icectl.repository.ops_log import BACKUPS
 from icectl.repository.repository import Repository
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from math import prod
 
@@ -11,7 +12,6 @@ from icectl.model.repo import SnapshotInfo
 from icectl.model.snapshot import ArrayNodeData, path_sort_key
 from icectl.ops.gc.watch import Watch
 from icectl.ops.read_ahead import read_ahead
-from icectl.records import dataclass, field
 from icectl.repository.repository import Repository
 
 

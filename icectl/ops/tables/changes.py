@@ -7,6 +7,7 @@ parent's for what is gone. The log of an expired ancestor tells of the commit th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -21,7 +22,6 @@ from icectl.ops.tables.arrow import ROWS_IN_BATCH, batches_of, coordinate_lists,
 from icectl.ops.tables.partitions import Work
 from icectl.ops.tables.schemas import SCHEMAS
 from icectl.ops.tables.scope import Conditions, Scope, admits, select_history
-from icectl.records import dataclass, replace
 from icectl.repository.repository import Repository
 
 NODE_KINDS = {

@@ -7,6 +7,7 @@ match are not read at all.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -33,7 +34,6 @@ from icectl.ops.tables.arrow import (
 from icectl.ops.tables.partitions import Work, pack
 from icectl.ops.tables.schemas import TEXT, TIME
 from icectl.ops.tables.scope import Conditions, Scope, admits, select_versions
-from icectl.records import dataclass
 from icectl.repository.repository import Repository
 
 KINDS = ("native", "inline", "virtual", "virtual")

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icectl.errors import IcectlError, RefusedError, UnsupportedError, UsageError
-from icectl.records import dataclass
 from icectl.storage.open import split_location
 
 if TYPE_CHECKING:

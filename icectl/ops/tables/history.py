@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from base64 import b64encode
 from collections.abc import Iterator, Mapping
+from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +17,6 @@ from icectl.model.ids import ObjectId, SnapshotId
 from icectl.model.repo import RepoStatus, UpdateType
 from icectl.ops.commits import CommitReader
 from icectl.ops.tables.scope import Conditions, Scope, admits, select_history
-from icectl.records import fields
 from icectl.repository.ops_log import OpsLogBeyondReach, read_ops_log
 from icectl.repository.repository import Repository
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from icectl.ops.tables.arrow import batches_of
 from icectl.ops.tables.partitions import Work
 from icectl.ops.tables.schemas import SCHEMAS
 from icectl.ops.tables.scope import Conditions, Scope, admits
-from icectl.records import dataclass
 from icectl.repository.layout import CONFIG_PATH
 from icectl.repository.ops_log import BACKUPS, REPO_PATH
 from icectl.repository.repository import Repository

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from typing import Any, TypeVar
-
-from icectl.records import dataclass
 
 Item = TypeVar("Item")
 

@@ -7,6 +7,7 @@ credentials: those come from the environment of whoever reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pyarrow as pa
@@ -19,7 +20,6 @@ from icectl.ops.tables.names import check_table
 from icectl.ops.tables.partitions import Work
 from icectl.ops.tables.schemas import SCHEMAS
 from icectl.ops.tables.scope import Conditions, Scope
-from icectl.records import dataclass, replace
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage

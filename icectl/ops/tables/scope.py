@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from icectl.errors import RefNotFoundError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
-from icectl.records import dataclass
 from icectl.repository.repository import Repository
 from icectl.repository.resolve import DEFAULT_REF
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +18,6 @@ from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.check_repo import first_disorder
 from icectl.ops.validate.problem import UNREADABLE, Problem, unreadable
 from icectl.ops.validate.rule import Rule
-from icectl.records import dataclass
 
 Found = tuple[Rule, str, str | None]
 _LISTS = {

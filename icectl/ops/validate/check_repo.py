@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import fields, replace
 from itertools import pairwise
 
 from icectl.errors import FormatError
@@ -25,7 +26,6 @@ from icectl.ops.gc.transitions import find_problem, state_of
 from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.problem import UNREADABLE, Problem, unreadable
 from icectl.ops.validate.rule import Rule
-from icectl.records import fields, replace
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.ops_log import REPO_PATH
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -18,7 +19,6 @@ from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.history import History
 from icectl.ops.validate.metadata import Metadata
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report
-from icectl.records import dataclass, field
 from icectl.repository.repository import Repository
 
 SHOWN_NAMES = 3

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +21,6 @@ from icectl.ops.validate.decoding import Decoder, decoder_of
 from icectl.ops.validate.metadata import DecodableArray
 from icectl.ops.validate.problem import Problem, Report
 from icectl.ops.validate.sampling import Sample
-from icectl.records import dataclass
 from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import Storage
 

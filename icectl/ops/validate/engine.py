@@ -6,6 +6,7 @@ Refs, snapshots and transaction logs are the same code for every engine.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from icectl.model.manifest import Manifest
@@ -20,7 +21,6 @@ from icectl.ops.validate.result import CheckedCounts
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.sampling import Sample
 from icectl.ops.validate.virtual import Sources, check_virtual
-from icectl.records import dataclass, replace
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 

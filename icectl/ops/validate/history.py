@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 
 from icectl.errors import ObjectNotFoundError
 from icectl.model.ids import SnapshotId
 from icectl.ops.validate.problem import UNREADABLE
-from icectl.records import dataclass
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.repository import Repository
 

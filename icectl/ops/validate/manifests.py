@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from threading import Lock
 
 import numpy as np
@@ -29,7 +30,6 @@ from icectl.ops.validate.check_manifest import check_manifest
 from icectl.ops.validate.decoding import check_inline
 from icectl.ops.validate.metadata import ArrayUse, ChangedArrays, Metadata
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
-from icectl.records import dataclass, field
 from icectl.repository.repository import Repository
 from icectl.storage.bounded import map_on_threads
 

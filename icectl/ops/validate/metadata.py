@@ -6,6 +6,7 @@ Snapshots are read once, parents first; a parent is held until its last child wa
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
 
 from icectl.errors import ObjectNotFoundError
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
@@ -28,7 +29,6 @@ from icectl.ops.validate.check_node import decoding_part
 from icectl.ops.validate.check_snapshot import check_snapshot
 from icectl.ops.validate.history import History
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
-from icectl.records import dataclass, field, replace
 from icectl.repository.repository import Repository
 
 Extents = tuple[ChunkIndexRange, ...]

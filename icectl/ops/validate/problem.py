@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, field
 
 from icectl.errors import FormatError, UnsupportedError
 from icectl.model.ids import SnapshotId
 from icectl.ops.validate.rule import Rule, Severity
-from icectl.records import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

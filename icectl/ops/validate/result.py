@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 
@@ -9,7 +10,6 @@ from icectl.model.ids import SnapshotId
 from icectl.ops.validate.history import History
 from icectl.ops.validate.problem import Problem, Report
 from icectl.ops.validate.rule import SEVERITIES, Level, Severity
-from icectl.records import dataclass, replace
 
 
 @dataclass(frozen=True, slots=True)

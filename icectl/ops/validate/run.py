@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from icectl.errors import IcectlError
@@ -12,7 +13,6 @@ from icectl.ops.validate.problem import Report
 from icectl.ops.validate.refs import check_refs
 from icectl.ops.validate.result import CheckedCounts, ValidateResult, build_result
 from icectl.ops.validate.rule import Level, Severity
-from icectl.records import dataclass, replace
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from icectl.errors import UsageError
-from icectl.records import dataclass
 
 DAY = 24 * 3600 * 1_000_000
 _UNITS = ("", "K", "M", "G", "T", "P")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
@@ -19,7 +20,6 @@ from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.metadata import Metadata
 from icectl.ops.validate.problem import Problem, Report
 from icectl.ops.validate.rule import Rule
-from icectl.records import dataclass, field
 from icectl.repository.repository import Repository
 from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import ObjectInfo, Storage

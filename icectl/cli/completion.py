@@ -1,0 +1,101 @@
+"""What the shells complete: refs, node paths, remotes, rule codes and kinds.
+
+typer calls these with the words typed so far. A failure yields no candidates: a completion must
+never print an error into the line that the user is typing. Names come from the repository, that
+is from others; a name that a shell would not take literally is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from icectl.repository.repository import Repository
+
+_HARMLESS = re.compile(r"[\w/][\w./@+-]*")
+Completer = Callable[[typer.Context, str], list[str]]
+
+
+def _completer(find: Callable[[typer.Context, str], Iterable[str]]) -> Completer:
+    def complete(ctx: typer.Context, incomplete: str) -> list[str]:
+        try:
+            names = sorted(find(ctx, incomplete))
+        except Exception:
+            return []
+        return [name for name in names if name.startswith(incomplete) and _HARMLESS.fullmatch(name)]
+
+    return complete
+
+
+def _given(ctx: typer.Context, name: str) -> list[str]:
+    """The values of a common option, given after the command or before it."""
+    found: list[str] = []
+    current: typer.Context | None = ctx
+    while current is not None:
+        value = current.params.get(name)
+        found += [] if value is None else [value] if isinstance(value, str) else list(value)
+        current = current.parent  # type: ignore[assignment]
+    return found
+
+
+def _open(ctx: typer.Context) -> Repository:
+    from icectl.cli.locations import find_location
+    from icectl.repository.open import open_repository
+    from icectl.storage.open import open_storage
+
+    repo = _given(ctx, "repo")
+    location = find_location(repo[0] if repo else None, _given(ctx, "storage_option"), os.environ)
+    return open_repository(open_storage(location.url, location.storage_options))
+
+
+def _refs(ctx: typer.Context, incomplete: str) -> Iterable[str]:
+    repository = _open(ctx)
+    names = {*repository.branches(), *repository.tags()}
+    prefix = incomplete.upper()
+    if len(prefix) >= 4 and repository.info is not None:
+        # Ids are offered only once enough was typed to tell them from names.
+        names |= {str(id_) for id_ in repository.find_snapshots(prefix)}
+    return names
+
+
+def _nodes(ctx: typer.Context, _incomplete: str) -> Iterable[str]:
+    from icectl.ops.nodes import list_nodes
+    from icectl.repository.resolve import DEFAULT_REF
+
+    ref = ctx.params.get("ref")
+    listing = list_nodes(_open(ctx), DEFAULT_REF if ref is None else ref, "/", depth=None)
+    return [node.path for node in listing.nodes]
+
+
+def _remotes(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
+    from icectl.cli.config_file import read_config_file
+
+    return read_config_file(os.environ).repositories
+
+
+def _rules(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
+    from icectl.ops.validate.rules import RULES
+
+    return [*RULES, "all"]
+
+
+def _operations(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
+    from icectl.ops.ops_log import KINDS
+
+    return KINDS
+
+
+complete_ref = _completer(_refs)
+complete_branch = _completer(lambda ctx, _: _open(ctx).branches())
+complete_tag = _completer(lambda ctx, _: _open(ctx).tags())
+complete_node = _completer(_nodes)
+complete_remote = _completer(_remotes)
+complete_location = _completer(_remotes)
+complete_rule = _completer(_rules)
+complete_operation = _completer(_operations)
+complete_kind = _completer(lambda _ctx, _: ("snapshots", "transaction_logs", "manifests", "chunks"))

@@ -1,0 +1,114 @@
+"""The one place that turns a failure into a sentence, a hint, a JSON object and an exit code."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import traceback
+
+import typer
+
+from icectl.cli import exit_codes
+from icectl.cli.options import Invocation
+from icectl.errors import (
+    FormatError,
+    IcectlError,
+    ObjectNotFoundError,
+    RefNotFoundError,
+    RepositoryNotFoundError,
+    UsageError,
+)
+
+
+def report_failure(error: BaseException, invocation: Invocation, arguments: list[str]) -> int:
+    """Print what went wrong to stderr; the exit code."""
+    if isinstance(error, BrokenPipeError):
+        return exit_codes.BROKEN_PIPE
+    if isinstance(error, KeyboardInterrupt):
+        return _report("interrupted", "interrupted", None, exit_codes.INTERRUPTED, arguments)
+    if isinstance(error, typer.TyperException):
+        error = _usage_error(error, invocation, arguments)
+    if isinstance(error, IcectlError):
+        error = _with_hint(error, invocation)
+        return _report(error.kind, error.message, error.hint, error.exit_code, arguments)
+    if invocation.environ.get("ICECTL_DEBUG") or invocation.options.verbose >= 2:
+        traceback.print_exception(error)
+    return _report(
+        "bug",
+        f"this is a bug in icectl: {type(error).__name__}: {error}",
+        "please report it with the traceback (ICECTL_DEBUG=1) and icectl --version",
+        exit_codes.BUG,
+        arguments,
+    )
+
+
+def _usage_error(
+    error: typer.TyperException, invocation: Invocation, arguments: list[str]
+) -> UsageError:
+    """typer's own finding: an unknown option, a missing or a wrong value."""
+    from icectl.cli.locations import is_repository_directory
+
+    message = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context is not None else "icectl"
+    hint = f"`{path} --help` lists what it takes"
+    if "unexpected extra argument" in message:
+        for word in filter(is_repository_directory, arguments):
+            hint = f"name a repository with -r: {path} -r {shlex.quote(word)}"
+    return UsageError(message[:1].lower() + message[1:], hint=hint)
+
+
+def _with_hint(error: IcectlError, invocation: Invocation) -> IcectlError:
+    """The error with the hint that only the command line can give."""
+    from icectl.cli.locations import is_repository_directory, suggest_repository
+
+    if isinstance(error, RefNotFoundError | RepositoryNotFoundError):
+        named = invocation.options.repo or invocation.environ.get("ICECTL_REPO")
+        if named and isinstance(error, RepositoryNotFoundError):
+            error.hint = suggest_repository(named, invocation.environ) or error.hint
+        places = invocation.words if invocation.takes_repository else ()
+        for value in filter(is_repository_directory, places):
+            call = f"icectl {invocation.command} -r {shlex.quote(value)}"
+            error.hint = f"{value} is a directory with a repository: {call}"
+    elif isinstance(error, FormatError | ObjectNotFoundError):
+        if invocation.command in ("inspect-file", "validate"):
+            return error
+        # Without a level validate looks at metadata only.
+        level = " --level manifests" if (error.path or "").startswith("manifests/") else ""
+        hint = error.hint or f"`icectl validate{level}` shows what is damaged and what is sound"
+        if isinstance(error, ObjectNotFoundError):
+            # It was the repository that named the file.
+            return FormatError("the file is missing", path=error.path, hint=hint)
+        error.hint = hint
+    return error
+
+
+def _report(kind: str, message: str, hint: str | None, code: int, arguments: list[str]) -> int:
+    """One sentence on stderr, or one object under --json. A closed stderr changes nothing."""
+    from icectl.cli.locations import hide_secrets
+
+    message, hint = hide_secrets(message), None if hint is None else hide_secrets(hint)
+    try:
+        sys.stderr.write(_describe(kind, message, hint, code, as_json=_wants_json(arguments)))
+        sys.stderr.flush()
+    except OSError:
+        pass
+    return code
+
+
+def _describe(kind: str, message: str, hint: str | None, code: int, *, as_json: bool) -> str:
+    if as_json:
+        from icectl.render.json import render_json
+
+        error = {"kind": kind, "message": message, "hint": hint, "exit_code": code}
+        return render_json({"error": error}) + "\n"
+    from icectl.render.text import escape_controls
+
+    text = f"icectl: error: {escape_controls(message)}\n"
+    return text if hint is None else f"{text}hint: {escape_controls(hint)}\n"
+
+
+def _wants_json(arguments: list[str]) -> bool:
+    """Read from the raw words, since a usage error comes before there are parsed ones."""
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    return "--json" in options or "--jsonl" in options
