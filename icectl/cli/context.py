@@ -11,21 +11,23 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from icectl.cli.terminal import Output, detect_style, is_terminal
+from icectl.cli.terminal import Output, is_terminal
 from icectl.errors import RefusedError, UsageError
-from icectl.render.style import Style
+from icectl.render.blocks import Block
 from icectl.render.text import escape_controls
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from icectl.cli.config_file import ConfigFile
     from icectl.cli.locations import Location
     from icectl.cli.options import CommonOptions
-    from icectl.render.progress import Progress
+    from icectl.render.progress import Phase, ProgressDisplay
     from icectl.repository.repository import Repository
     from icectl.storage.contract import Storage
 
 T = TypeVar("T")
-Renderer = Callable[[T, Style], Iterable[str]]
+Renderer = Callable[[T], Iterable[Block]]
 
 
 class CommandContext:
@@ -35,11 +37,7 @@ class CommandContext:
         self.command = command
         self.options = options
         self.environ = environ
-        self.output = Output(environ)
-
-    @cached_property
-    def style(self) -> Style:
-        return detect_style(sys.stdout, self.environ, no_color=self.options.no_color)
+        self.output = Output(environ, no_color=options.no_color)
 
     @property
     def wants_text(self) -> bool:
@@ -116,14 +114,14 @@ class CommandContext:
         return None if text is None else parse_last_moment(text, self.now())
 
     def emit(self, document: T, text: Renderer[T], *, paged: bool = False) -> None:
-        """Print one Result: as its JSON form, or drawn by `text(document, style)`."""
+        """Print one Result: as its JSON form, or drawn from the blocks of `text(document)`."""
         if self.wants_text:
-            self.output.write(text(document, self.style), paged=paged)
+            self.output.write(text(document), paged=paged)
             return
         from icectl.render.json import render_json
 
         indent = self.options.json and sys.stdout.isatty()
-        self.output.write([render_json(document, indent=indent)])
+        self.output.write_lines([render_json(document, indent=indent)])
 
     def emit_list(
         self,
@@ -141,11 +139,11 @@ class CommandContext:
         if self.options.jsonl:
             from icectl.render.json import render_jsonl
 
-            self.output.write(render_jsonl(items))
+            self.output.write_lines(render_jsonl(items))
         elif self.options.json:
-            self.emit({**(beside or {}), key: list(items)}, lambda _document, _style: ())
+            self.emit({**(beside or {}), key: list(items)}, lambda _document: ())
         else:
-            self.output.write(text(items, self.style), paged=paged)
+            self.output.write(text(items), paged=paged)
 
     def note(self, message: str) -> None:
         """Something the user may want to know; silent with --quiet."""
@@ -161,20 +159,27 @@ class CommandContext:
         """Something the user must know, --quiet or not."""
         self._say(f"warning: {message}")
 
-    def progress(self, label: str, total: int | None = None, *, unit: str = "") -> Progress:
+    @cached_property
+    def _progress(self) -> ProgressDisplay:
+        from icectl.render.progress import ProgressDisplay
+
+        if self.options.quiet:
+            return ProgressDisplay()
+        if not is_terminal(sys.stderr, self.environ):
+            return ProgressDisplay(log=self._say)
+        return ProgressDisplay(console=self._error_console())
+
+    def progress(self, label: str, total: int | None = None, *, unit: str = "") -> Phase:
         """A bar on a terminal, a line every 30 seconds elsewhere, nothing with --quiet."""
-        from icectl.render.progress import Progress
+        return self._progress.phase(label, total, unit)
 
-        return Progress(
-            label,
-            total,
-            unit=unit,
-            stream=None if self.options.quiet else sys.stderr,
-            terminal=is_terminal(sys.stderr, self.environ),
-        )
+    def _error_console(self) -> Console:
+        from icectl.render.screen import make_console
 
-    def confirm(self, question: str, *, yes: bool) -> None:
-        """Return when the user agrees; `RefusedError` otherwise."""
+        return make_console(sys.stderr, self.environ, no_color=self.options.no_color)
+
+    def confirm(self, question: str, *, yes: bool, plan: Iterable[Block] = ()) -> None:
+        """Show the plan and ask; return when the user agrees, `RefusedError` otherwise."""
         if yes:
             return
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
@@ -182,9 +187,19 @@ class CommandContext:
                 f"{self.command} needs a confirmation, and there is no terminal to ask on",
                 hint=f"add --yes: icectl {self.command} --yes ...",
             )
-        sys.stderr.write(f"{escape_controls(question)} [y/N] ")
-        sys.stderr.flush()
-        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        from rich.prompt import Confirm
+        from rich.text import Text
+
+        from icectl.render.screen import draw
+
+        console = self._error_console()
+        draw(plan, console)
+        prompt = Text(escape_controls(question))
+        try:
+            agreed = Confirm.ask(prompt, console=console, default=False)
+        except EOFError:
+            agreed = False
+        if not agreed:
             raise RefusedError(f"{self.command} was not confirmed, and nothing was changed")
 
     def _say(self, message: str) -> None:

@@ -1,42 +1,34 @@
-"""Where data goes: stdout, or a pager when stdout is a terminal. Notes go to stderr."""
+"""Where output goes: stdout, a pager when stdout is a terminal, and stderr for notes."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Self, TextIO
 
 from icectl.errors import IcectlError
-from icectl.render.style import Style
+from icectl.render.plain import plain_lines
 
 if TYPE_CHECKING:
     import subprocess
+
+    from icectl.render.blocks import Block
 
 LINES_PER_WRITE = 500
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether colour, bars and questions are welcome on the stream."""
+    """Whether colour, progress bars and questions are welcome on the stream."""
     return stream.isatty() and environ.get("TERM") != "dumb"
 
 
-def detect_style(stream: TextIO, environ: Mapping[str, str], *, no_color: bool) -> Style:
-    encoding = (stream.encoding or "ascii").lower().replace("-", "")
-    unicode = encoding.startswith("utf")
-    if not stream.isatty():
-        return Style(unicode=unicode)
-    import shutil
-
-    colour = is_terminal(stream, environ) and not no_color and not environ.get("NO_COLOR")
-    return Style(colour=colour, width=shutil.get_terminal_size().columns, unicode=unicode)
-
-
 class Output:
-    """Lines of data to stdout, through the pager on a terminal, in large writes elsewhere."""
+    """Blocks and lines to stdout: drawn by rich on a terminal, plain text elsewhere."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], *, no_color: bool = False) -> None:
         self._environ = environ
+        self._no_color = no_color
         self._pager: subprocess.Popen[str] | None = None
         self._held: list[str] = []
 
@@ -58,12 +50,12 @@ class Output:
                 self._pager.wait()
                 return
             except KeyboardInterrupt:
-                continue  # Ctrl-C inside the pager is the pager's own
+                continue  # Ctrl-C inside the pager belongs to the pager
 
     def say(self, line: str, *, hold: bool = False) -> None:
         """A line to stderr; `hold` it until the command is done, and drop it when that fails.
 
-        Under --json an error is the one object on stderr, so that nothing may stand beside it.
+        Under --json an error is the only object on stderr, so nothing may precede it.
         """
         if hold:
             self._held.append(line)
@@ -71,11 +63,28 @@ class Output:
         sys.stderr.write(f"{line}\n")
         sys.stderr.flush()
 
-    def write(self, lines: Iterable[str], *, paged: bool = False) -> None:
+    def write(self, blocks: Iterable[Block], *, paged: bool = False) -> None:
+        """Draw the blocks; all text in them is escaped."""
+        if not sys.stdout.isatty():
+            self.write_lines(self._encodable(plain_lines(blocks)))
+            return
+        from icectl.render.screen import draw, make_console
+
+        stream = self._stream(paged)
+        colour = is_terminal(sys.stdout, self._environ)
+        console = make_console(
+            stream, self._environ, no_color=self._no_color or not colour, terminal=True
+        )
+        with _reported_failures():
+            draw(blocks, console)
+            stream.flush()
+
+    def write_lines(self, lines: Iterable[str], *, paged: bool = False) -> None:
+        """Lines as they are, such as JSON: large writes to a pipe, one by one to a terminal."""
         stream = self._stream(paged)
         batch: list[str] = []
         interactive = stream is not sys.stdout or stream.isatty()
-        try:
+        with _reported_failures():
             for line in lines:
                 batch.append(line)
                 if interactive or len(batch) >= LINES_PER_WRITE:
@@ -84,19 +93,17 @@ class Output:
             if batch:
                 stream.write("\n".join(batch) + "\n")
             stream.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise IcectlError(f"the output cannot be written: {error.strerror}") from error
 
     def write_bytes(self, data: bytes | bytearray) -> None:
-        try:
+        with _reported_failures():
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            raise IcectlError(f"the output cannot be written: {error.strerror}") from error
+
+    @staticmethod
+    def _encodable(lines: Iterable[str]) -> Iterable[str]:
+        if (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf"):
+            return lines
+        return (line.replace("→", "->") for line in lines)
 
     def _stream(self, paged: bool) -> TextIO:
         if self._pager is None and paged and is_terminal(sys.stdout, self._environ):
@@ -106,8 +113,21 @@ class Output:
         return sys.stdout
 
 
+@contextlib.contextmanager
+def _reported_failures() -> Iterator[None]:
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise IcectlError(f"the output cannot be written: {error.strerror}") from error
+
+
 def _start_pager(environ: Mapping[str, str]) -> subprocess.Popen[str] | None:
-    """`$ICECTL_PAGER`, `$PAGER` or less; None where there is none or it is `cat` or empty."""
+    """`$ICECTL_PAGER`, `$PAGER` or less; None where there is none or it is `cat` or empty.
+
+    rich's own pager collects all output first; this one streams.
+    """
     import shutil
     import subprocess
 

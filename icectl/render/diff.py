@@ -9,13 +9,10 @@ from typing import Any
 
 from icectl.model.snapshot import path_sort_key
 from icectl.ops.diff.result import ABSENT, ChunkChanges, NodeDiff, ValueChange
+from icectl.render.blocks import Block, Column, Role, Table, Tree, TreeEntry
 from icectl.render.chunk_ranges import render_ranges
 from icectl.render.diff_document import CHUNK_KINDS, NODE_LISTS
 from icectl.render.sizes import format_count, format_size
-from icectl.render.style import Role, Style
-from icectl.render.tables import Column, render_table
-from icectl.render.text import escape_controls, truncate
-from icectl.render.trees import TreeEntry, render_tree
 
 _ROLES: Mapping[str, Role] = {
     "+": "good",
@@ -55,55 +52,54 @@ class _Node:
 
 
 def render_diff(
-    diff: NodeDiff, chunks: Sequence[ChunkChanges], style: Style, *, coordinates: bool
-) -> Iterator[str]:
+    diff: NodeDiff, chunks: Sequence[ChunkChanges], *, coordinates: bool
+) -> Iterator[Block]:
     """The tree of what changed, and one line that counts it; nothing for no change."""
     nodes = _collect(diff, chunks)
     if not nodes:
         return
     source = "transaction logs" if diff.method == "transaction_logs" else "content"
-    ids = (style.paint(str(diff.from_id), "id"), style.paint(str(diff.to_id), "id"))
-    yield f"from {ids[0]} to {ids[1]}, by {source}"
+    yield ("from ", (str(diff.from_id), "id"), " to ", (str(diff.to_id), "id"), f", by {source}")
     entries = (
         TreeEntry(
             path,
             _note(node),
             _ROLES[node.mark],
-            _symbol(node.mark, style),
-            tuple(_details(node, style, coordinates)),
+            node.mark,
+            tuple(_details(node, coordinates)),
         )
         for path, node in nodes.items()
         if not node.is_silent
     )
-    yield from render_tree("/", entries, style)
+    yield Tree("/", entries)
     yield from _summary(diff, chunks)
 
 
-def render_stat(diff: NodeDiff, chunks: Sequence[ChunkChanges], style: Style) -> Iterator[str]:
+def render_stat(diff: NodeDiff, chunks: Sequence[ChunkChanges]) -> Iterator[Block]:
     """One row for each changed node, with chunks and bytes."""
     nodes = _collect(diff, chunks)
     columns = (
         Column(""),
-        Column("PATH", "path"),
+        Column("PATH", "path", wraps=True),
         *(Column(kind.upper(), right=True) for kind in CHUNK_KINDS),
         Column("BYTES ADDED", right=True),
         Column("BYTES REMOVED", right=True),
     )
     rows = [
-        (_symbol(node.mark, style), path, *_stat_cells(node.chunks))
+        (node.mark, path, *_stat_cells(node.chunks))
         for path, node in nodes.items()
         if not node.is_silent
     ]
-    yield from render_table(columns, rows, style)
+    yield Table(columns, rows)
     if rows:
         yield from _summary(diff, chunks)
         added = sum(changes.bytes_added or 0 for changes in chunks)
         removed = sum(changes.bytes_removed or 0 for changes in chunks)
-        yield f"{format_size(added)} referenced anew, {format_size(removed)} no longer"
+        yield f"{format_size(added)} newly referenced, {format_size(removed)} no longer"
 
 
-def render_names(diff: NodeDiff, chunks: Iterable[ChunkChanges]) -> Iterator[str]:
-    return map(escape_controls, _collect(diff, chunks))
+def render_names(diff: NodeDiff, chunks: Iterable[ChunkChanges]) -> Iterator[Block]:
+    yield from _collect(diff, chunks)
 
 
 def _collect(diff: NodeDiff, chunks: Iterable[ChunkChanges]) -> dict[str, _Node]:
@@ -128,10 +124,6 @@ def _collect(diff: NodeDiff, chunks: Iterable[ChunkChanges]) -> dict[str, _Node]
     return {path: nodes[path] for path in sorted(nodes, key=path_sort_key)}
 
 
-def _symbol(mark: str, style: Style) -> str:
-    return mark if style.unicode else mark.replace("→", "->")
-
-
 def _note(node: _Node) -> str:
     parts = []
     if node.new and node.deleted:
@@ -149,15 +141,14 @@ def _count_chunks(changes: ChunkChanges, node: _Node) -> str:
         return "" if node.deleted else f"{format_count(changes.num_chunks, 'chunk')} written"
     counts = {kind: len(getattr(changes, kind)) for kind in CHUNK_KINDS}
     counts["touched, yet the same"] = 0 if changes.of_deleted_array else changes.num_same
-    told = [(count, kind) for kind, count in counts.items() if count]
-    if not told:
+    found = [(count, kind) for kind, count in counts.items() if count]
+    if not found:
         return ""
-    (first, kind), *rest = told
+    (first, kind), *rest = found
     return ", ".join([f"{format_count(first, 'chunk')} {kind}", *(f"{n:,} {k}" for n, k in rest)])
 
 
-def _details(node: _Node, style: Style, coordinates: bool) -> Iterator[str]:
-    arrow = _symbol("→", style)
+def _details(node: _Node, coordinates: bool) -> Iterator[str]:
     for change in node.values:
         name = change.pointer.removeprefix("/") or "zarr.json"
         if change.before is ABSENT:
@@ -165,21 +156,20 @@ def _details(node: _Node, style: Style, coordinates: bool) -> Iterator[str]:
         elif change.after is ABSENT:
             text = f"- {name}: {_json(change.before)}"
         else:
-            text = f"{name}: {_json(change.before)} {arrow} {_json(change.after)}"
-        yield text if style.width is None else truncate(text, style.width, style.ellipsis)
+            text = f"{name}: {_json(change.before)} → {_json(change.after)}"
+        yield text
     if coordinates:
         for changes in node.chunks:
             for kind in CHUNK_KINDS:
                 rows = getattr(changes, kind)
                 if rows is not None and len(rows):
-                    yield from _ranges(kind, rows, style)
+                    yield from _ranges(kind, rows)
 
 
-def _ranges(kind: str, rows: Any, style: Style) -> Iterator[str]:
+def _ranges(kind: str, rows: Any) -> Iterator[str]:
     line = f"{kind}:"
-    limit = style.width or RANGES_WIDTH
     for text in render_ranges(rows):
-        if len(line) + len(text) + 1 > limit:
+        if len(line) + len(text) + 1 > RANGES_WIDTH:
             yield line
             line = " " * len(f"{kind}:")
         line += f" {text}"

@@ -5,30 +5,29 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from icectl.ops.expire.report import ExpireResult, Freed, SnapshotFate
+from icectl.render.blocks import Block, Column, Table
 from icectl.render.sizes import format_count, format_size
-from icectl.render.style import PLAIN, Style
-from icectl.render.tables import Column, render_table
-from icectl.render.text import escape_controls, first_line
+from icectl.render.text import first_line
 from icectl.render.times import format_time_short
 
 _COLUMNS = (
     Column("", "dim"),
     Column("SNAPSHOT", "id"),
     Column("FLUSHED", "time"),
-    Column("MESSAGE", shrink=True),
-    Column("WHY"),
+    Column("MESSAGE", wraps=True),
+    Column("WHY", wraps=True),
 )
 
 
-def render_expiration(result: ExpireResult, style: Style = PLAIN) -> Iterator[str]:
+def render_expiration(result: ExpireResult) -> Iterator[Block]:
     for branch in result.branches:
         state = "  (the branch would be deleted)" if branch.deleted else ""
-        yield style.paint(escape_controls(f"branch {branch.branch}"), "branch") + state
-        yield from render_table(_COLUMNS, map(_row, branch.snapshots), style)
+        yield ((f"branch {branch.branch}", "branch"), state)
+        yield Table(_COLUMNS, map(_row, branch.snapshots))
         yield ""
     if result.unreachable:
-        yield style.paint("on no branch", "title")
-        yield from render_table(_COLUMNS, map(_row, result.unreachable), style)
+        yield (("on no branch", "title"),)
+        yield Table(_COLUMNS, map(_row, result.unreachable))
         yield ""
     verb = "would be released" if result.dry_run else "released"
     yield (
@@ -38,7 +37,7 @@ def render_expiration(result: ExpireResult, style: Style = PLAIN) -> Iterator[st
     for kind, names in (("branch", result.deleted_branches), ("tag", result.deleted_tags)):
         for name in names:
             verb = "would be deleted" if result.dry_run else "deleted"
-            yield escape_controls(f"{kind} {name} {verb}")
+            yield f"{kind} {name} {verb}"
     if result.could_free is not None and result.released_snapshots:
         yield _render_freed(result.could_free)
 
@@ -46,7 +45,7 @@ def render_expiration(result: ExpireResult, style: Style = PLAIN) -> Iterator[st
 def _row(fate: SnapshotFate) -> tuple[str, str, str, str, str]:
     why = ", ".join(fate.reasons) or ("" if fate.released else "kept")
     if fate.parent_id is not None:
-        why += f"; its parent becomes {fate.parent_id}"
+        why += f"; its parent becomes {str(fate.parent_id)[:12]}"
     return (
         "-" if fate.released else " ",
         str(fate.id),

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from icectl.render.blocks import Block, Column, Table
 from icectl.render.sizes import format_count, format_size
-from icectl.render.style import Style
-from icectl.render.tables import Column, render_table
-from icectl.render.text import escape_controls
 from icectl.render.times import format_time_short
 
 if TYPE_CHECKING:
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 SHOWN = 10
 
 
-def render_gc(result: GcResult, style: Style) -> Iterator[str]:
+def render_gc(result: GcResult) -> Iterator[Block]:
     counts = (
         ("snapshots", result.snapshots_deleted, result.kept.snapshots),
         ("transaction logs", result.transaction_logs_deleted, result.kept.transaction_logs),
@@ -33,9 +31,9 @@ def render_gc(result: GcResult, style: Style) -> Iterator[str]:
             Column("KEPT", right=True),
         )
         rows = [(kind, f"{count:,}", f"{kept:,}") for kind, count, kept in counts]
-        yield from render_table(columns, rows, style)
+        yield Table(columns, rows)
         if result.dry_run:
-            yield from _render_plan(result, style)
+            yield from _render_plan(result)
     if any(kind.count for kind in result.garbage):
         yield f"{format_count(total, 'object')} ({format_size(result.bytes_deleted)}) {verb}"
     else:
@@ -46,25 +44,24 @@ def render_gc(result: GcResult, style: Style) -> Iterator[str]:
         yield f"{copies} in overwritten/ ({size}) {verb}"
     if result.failures:
         count = format_count(len(result.failures), "object")
-        yield style.paint(f"{count} could not be deleted: the next run tries again", "warning")
+        yield ((f"{count} could not be deleted: the next run tries again", "warning"),)
     elif not result.is_complete:
-        yield style.paint("the time was up: the next run goes on with the rest", "warning")
+        yield (("the time was up: the next run goes on with the rest", "warning"),)
 
 
-def _render_plan(result: GcResult, style: Style) -> Iterator[str]:
+def _render_plan(result: GcResult) -> Iterator[Block]:
     yield ""
     columns = (Column("AGE"), Column("OBJECTS", right=True), Column("SIZE", right=True))
     rows = [(age.age, f"{age.count:,}", format_size(age.bytes)) for age in result.by_age]
-    yield from render_table(columns, rows, style)
+    yield Table(columns, rows)
     yield ""
     largest = (Column("LARGEST", "path"), Column("SIZE", right=True), Column("CREATED", "time"))
-    yield from render_table(
+    yield Table(
         largest,
         [
             (item.object, format_size(item.size), format_time_short(item.created_at))
             for item in result.largest
         ],
-        style,
     )
     yield ""
 
@@ -80,7 +77,7 @@ def render_notes(result: GcResult) -> Iterator[str]:
             "rewritten"
         )
     if result.foreign:
-        names = ", ".join(map(escape_controls, result.foreign[:SHOWN]))
+        names = ", ".join(result.foreign[:SHOWN])
         more = f" and {len(result.foreign) - SHOWN} more" if len(result.foreign) > SHOWN else ""
         yield f"left alone, since their names are not those of Icechunk: {names}{more}"
     for failure in result.failures[:SHOWN]:

@@ -11,13 +11,15 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from icectl.render.blocks import Line, Part
+
 
 @dataclass(frozen=True, slots=True)
 class GraphRow:
     id: Hashable
     parent_id: Hashable | None
-    lines: Sequence[str] = field(default=())
-    """What stands beside the commit, escaped and coloured already."""
+    lines: Sequence[Line] = field(default=())
+    """The text beside the commit."""
     time: int = 0
 
 
@@ -44,7 +46,7 @@ def order_for_graph(rows: Iterable[GraphRow]) -> list[GraphRow]:
     return ordered + list(waiting.values())
 
 
-def render_graph(rows: Iterable[GraphRow]) -> Iterator[str]:
+def render_graph(rows: Iterable[GraphRow]) -> Iterator[Line]:
     """Lines of the graph with each row's text; joins get lines of their own."""
     columns: list[Hashable] = []
     """The id that each vertical line leads down to."""
@@ -52,13 +54,17 @@ def render_graph(rows: Iterable[GraphRow]) -> Iterator[str]:
         if row.id not in columns:
             columns.append(row.id)
         here = columns.index(row.id)
-        first, *rest = row.lines or ("",)
+        first, *rest = (_parts(line) for line in row.lines or ("",))
         marks = ["*" if index == here else "|" for index in range(len(columns))]
-        yield f"{' '.join(marks)} {first}".rstrip()
+        yield (f"{' '.join(marks)} ", *first)
         marks[here] = " " if row.parent_id is None else "|"
         for line in rest:
-            yield f"{' '.join(marks)} {line}".rstrip()
+            yield (f"{' '.join(marks)} ", *line)
         yield from _continue(columns, here, row.parent_id)
+
+
+def _parts(line: Line) -> tuple[Part, ...]:
+    return (line,) if isinstance(line, str) else line
 
 
 def _continue(columns: list[Hashable], here: int, parent_id: Hashable | None) -> Iterator[str]:

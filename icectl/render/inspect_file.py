@@ -6,16 +6,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from icectl.ops.inspect_file import InspectFileResult
+from icectl.render.blocks import Block, Column, Table, Tree, TreeEntry
 from icectl.render.json import render_json, to_json
 from icectl.render.sizes import format_size
-from icectl.render.style import PLAIN, Style
-from icectl.render.tables import Column, render_table
-from icectl.render.text import escape_controls, first_line
-from icectl.render.trees import TreeEntry, render_tree
+from icectl.render.text import first_line
 
 
-def render_inspection(result: InspectFileResult, style: Style = PLAIN) -> Iterator[str]:
-    yield from _pairs(_envelope(result), style)
+def render_inspection(result: InspectFileResult) -> Iterator[Block]:
+    yield from _pairs(_envelope(result))
     yield ""
     content: dict[str, Any] = to_json(result.content)
     if result.kind == "snapshot" and content.get("nodes"):
@@ -24,27 +22,23 @@ def render_inspection(result: InspectFileResult, style: Style = PLAIN) -> Iterat
             *(content.pop("manifest_files", None) or ()),
             *(content.pop("manifest_files_v2", None) or ()),
         ]
-        yield from _pairs(content, style)
+        yield from _pairs(content)
         yield ""
-        yield from render_tree("/", map(_node, nodes), style)
-        yield from _table(
-            "manifest files", ("id", "size_bytes", "num_chunk_refs"), manifests, style
-        )
+        yield Tree("/", map(_node, nodes))
+        yield from _table("manifest files", ("id", "size_bytes", "num_chunk_refs"), manifests)
     elif result.kind == "repo":
-        yield from _render_repo(content, style)
+        yield from _render_repo(content)
     elif result.kind == "manifest" and content.get("arrays") is not None:
         arrays = content.pop("arrays")
-        yield from _pairs(content, style)
+        yield from _pairs(content)
         rows = [{"node_id": array.get("node_id"), **(array.get("refs") or {})} for array in arrays]
-        yield from _table(
-            "arrays", ("node_id", "count", "native", "inline", "virtual"), rows, style
-        )
+        yield from _table("arrays", ("node_id", "count", "native", "inline", "virtual"), rows)
     else:
-        yield from _pairs(content, style)
+        yield from _pairs(content)
     for problem in result.problems:
-        yield style.paint("damaged: ", "bad") + escape_controls(problem)
+        yield (("damaged: ", "bad"), problem)
     for field in result.unknown_fields:
-        yield f"unknown, from a newer writer: {escape_controls(field)}"
+        yield f"unknown, from a newer writer: {field}"
 
 
 def _envelope(result: InspectFileResult) -> dict[str, Any]:
@@ -62,14 +56,13 @@ def _envelope(result: InspectFileResult) -> dict[str, Any]:
     return shown
 
 
-def _pairs(content: dict[str, Any], style: Style) -> Iterator[str]:
+def _pairs(content: dict[str, Any]) -> Iterator[Block]:
     """One line per field; empty ones are left out."""
     shown = {name: value for name, value in content.items() if value not in (None, [], {})}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():
         text = value if isinstance(value, str) else render_json(value)
-        label = style.paint(f"{name}:".ljust(width + 1), "title")
-        yield f"{label} {escape_controls(text)}"
+        yield ((f"{name}:".ljust(width + 1), "title"), f" {text}")
 
 
 def _node(node: dict[str, Any]) -> TreeEntry:
@@ -86,19 +79,19 @@ def _node(node: dict[str, Any]) -> TreeEntry:
     return TreeEntry(node.get("path") or "/", "  ".join(filter(None, notes)))
 
 
-def _render_repo(content: dict[str, Any], style: Style) -> Iterator[str]:
+def _render_repo(content: dict[str, Any]) -> Iterator[Block]:
     lists = {
         name: content.pop(name, None) or []
         for name in ("branches", "tags", "snapshots", "latest_updates")
     }
-    yield from _pairs(content, style)
+    yield from _pairs(content)
     ids = [entry.get("id") for entry in lists["snapshots"]]
     for name in ("branches", "tags"):
         rows = [
             {"name": ref.get("name"), "snapshot": _at(ids, ref.get("snapshot_index"))}
             for ref in lists[name]
         ]
-        yield from _table(name, ("name", "snapshot"), rows, style)
+        yield from _table(name, ("name", "snapshot"), rows)
     rows = [
         {
             "id": entry.get("id"),
@@ -108,7 +101,7 @@ def _render_repo(content: dict[str, Any], style: Style) -> Iterator[str]:
         }
         for entry in lists["snapshots"]
     ]
-    yield from _table("snapshots", ("id", "parent", "flushed_at", "message"), rows, style)
+    yield from _table("snapshots", ("id", "parent", "flushed_at", "message"), rows)
     rows = [
         {
             "updated_at": update.get("updated_at"),
@@ -121,34 +114,32 @@ def _render_repo(content: dict[str, Any], style: Style) -> Iterator[str]:
         for update in lists["latest_updates"]
     ]
     columns = ("updated_at", "operation", "fields", "backup_path")
-    yield from _table("latest updates", columns, rows, style)
+    yield from _table("latest updates", columns, rows)
 
 
 def _at(ids: list[Any], index: Any) -> Any:
     return ids[index] if isinstance(index, int) and 0 <= index < len(ids) else None
 
 
-def _table(
-    title: str, names: Sequence[str], rows: list[dict[str, Any]], style: Style
-) -> Iterator[str]:
+def _table(title: str, names: Sequence[str], rows: list[dict[str, Any]]) -> Iterator[Block]:
     if not rows:
         return
     yield ""
-    yield style.paint(f"{title} ({len(rows)})", "title")
+    yield ((f"{title} ({len(rows)})", "title"),)
     columns = [
-        Column(name.replace("_", " ").upper(), shrink=name in ("message", "fields"))
+        Column(name.replace("_", " ").upper(), wraps=name in ("message", "fields"))
         for name in names
     ]
-    yield from render_table(columns, ([row.get(name) for name in names] for row in rows), style)
+    yield Table(columns, ([row.get(name) for name in names] for row in rows))
 
 
-def render_references(references: Iterable[dict[str, Any]], style: Style) -> Iterator[str]:
-    """One line each, tab-separated, as they come: a manifest may have millions."""
-    yield style.paint("node\tindex\tkind\toffset\tlength\tchunk or location", "title")
+def render_references(references: Iterable[dict[str, Any]]) -> Iterator[str]:
+    """One line each, as they come: a manifest may have millions."""
+    yield "node index kind offset length chunk-or-location"
     for reference in references:
         target = reference.get("chunk_id") or reference.get("location") or ""
         index = "/".join(map(str, reference["index"]))
         yield (
-            f"{reference['node_id']}\t{index}\t{reference['kind']}\t"
-            f"{reference.get('offset', '')}\t{reference['length']}\t{escape_controls(str(target))}"
+            f"{reference['node_id']} {index} {reference['kind']} "
+            f"{reference.get('offset', '-')} {reference['length']} {target}"
         )

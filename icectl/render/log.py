@@ -1,4 +1,4 @@
-"""Commits as text: whole, on one line each, and beside a graph."""
+"""Commits as text: in full, on one line each, and beside a graph."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from icectl.model.ids import SnapshotId
 from icectl.ops.commits import Commit
 from icectl.ops.log import CommitWithChanges
+from icectl.render.blocks import Line, Part
 from icectl.render.json import to_json
 from icectl.render.sizes import format_count
-from icectl.render.style import Style
-from icectl.render.text import escape_controls, escape_lines, first_line
+from icectl.render.text import first_line, message_lines
 from icectl.render.times import format_time_short
 
 if TYPE_CHECKING:
@@ -23,30 +23,29 @@ SHORT_ID = 12
 """Characters of an id where there is little room; icectl takes it as a REF."""
 
 
-def render_log(commits: Iterable[Commit], style: Style, *, oneline: bool) -> Iterator[str]:
+def render_log(commits: Iterable[Commit], *, oneline: bool) -> Iterator[Line]:
     for number, commit in enumerate(commits):
         if oneline:
-            yield from _short(commit, style)
+            yield from _short(commit)
         else:
             if number:
                 yield ""
-            yield from render_commit(commit, style)
+            yield from render_commit(commit)
 
 
 def render_log_graph(
     commits: Iterable[Commit],
     parents: Mapping[SnapshotId, SnapshotId | None],
-    style: Style,
     *,
     oneline: bool,
-) -> Iterator[str]:
+) -> Iterator[Line]:
     from icectl.render.graph import GraphRow, order_for_graph, render_graph
 
     rows = [
         GraphRow(
             commit.id,
             parents[commit.id],
-            [*_short(commit, style)] if oneline else [*render_commit(commit, style), ""],
+            [*_short(commit)] if oneline else [*render_commit(commit), ""],
             commit.flushed_at,
         )
         for commit in commits
@@ -57,7 +56,7 @@ def render_log_graph(
 def format_changes(changes: ChangeCounts | None) -> str:
     """`1 new array, 20 updated chunks`."""
     if changes is None:
-        return "what it changed is not known: its transaction log cannot be read"
+        return "changes unknown: the transaction log cannot be read"
     parts = []
     for field in fields(changes):
         count = getattr(changes, field.name)
@@ -67,29 +66,36 @@ def format_changes(changes: ChangeCounts | None) -> str:
     return ", ".join(parts) or "no changes"
 
 
-def render_commit(commit: Commit, style: Style) -> Iterator[str]:
-    yield f"snapshot {style.paint(str(commit.id), 'id')}{_names(commit, style)}"
+def render_commit(commit: Commit) -> Iterator[Line]:
+    yield ("snapshot ", (str(commit.id), "id"), *_names(commit))
     yield f"Date:     {format_time_short(commit.flushed_at)}"
     if commit.metadata:
-        text = json.dumps(to_json(commit.metadata), ensure_ascii=False)
-        yield f"Metadata: {escape_controls(text)}"
+        yield f"Metadata: {json.dumps(to_json(commit.metadata), ensure_ascii=False)}"
     yield ""
-    for line in escape_lines(commit.message):
+    for line in message_lines(commit.message):
         yield f"    {line}".rstrip()
     if isinstance(commit, CommitWithChanges):
         yield ""
-        yield f"    {style.paint(format_changes(commit.changes), 'dim')}"
+        yield ("    ", (format_changes(commit.changes), "dim"))
 
 
-def _short(commit: Commit, style: Style) -> Iterator[str]:
-    short = style.paint(str(commit.id)[:SHORT_ID], "id")
-    time = style.paint(format_time_short(commit.flushed_at), "time")
-    yield f"{short} {time}{_names(commit, style)} {first_line(commit.message)}".rstrip()
+def _short(commit: Commit) -> Iterator[Line]:
+    yield (
+        (str(commit.id)[:SHORT_ID], "id"),
+        " ",
+        (format_time_short(commit.flushed_at), "time"),
+        *_names(commit),
+        f" {first_line(commit.message)}",
+    )
     if isinstance(commit, CommitWithChanges):
-        yield f"    {style.paint(format_changes(commit.changes), 'dim')}"
+        yield ("    ", (format_changes(commit.changes), "dim"))
 
 
-def _names(commit: Commit, style: Style) -> str:
-    names = [style.paint(escape_controls(name), "branch") for name in commit.branches]
-    names += [style.paint(f"tag: {escape_controls(name)}", "tag") for name in commit.tags]
-    return f" ({', '.join(names)})" if names else ""
+def _names(commit: Commit) -> Iterator[Part]:
+    names: list[Part] = [(name, "branch") for name in commit.branches]
+    names += [(f"tag: {name}", "tag") for name in commit.tags]
+    for index, name in enumerate(names):
+        yield ", " if index else " ("
+        yield name
+    if names:
+        yield ")"

@@ -6,31 +6,29 @@ import json
 from collections.abc import Iterable, Iterator
 
 from icectl.ops.nodes import ArrayNode, Node, NodeListing
-from icectl.render.style import Style
-from icectl.render.tables import Column, render_table
-from icectl.render.trees import TreeEntry, render_tree
+from icectl.render.blocks import Block, Column, Table, Tree, TreeEntry
 
 _COLUMNS = (
-    Column("PATH", "path"),
+    Column("PATH", "path", wraps=True),
     Column("TYPE"),
     Column("DATA TYPE"),
     Column("SHAPE"),
-    Column("CHUNK SHAPE", shrink=True),
-    Column("CHUNKS", shrink=True),
-    Column("DIMENSIONS", shrink=True),
+    Column("CHUNK SHAPE", optional=True),
+    Column("CHUNKS", optional=True),
+    Column("DIMENSIONS", wraps=True, optional=True),
 )
 
 
-def render_nodes(listing: NodeListing, style: Style) -> Iterator[str]:
-    return render_table(_COLUMNS, map(_row, listing.nodes), style)
+def render_nodes(listing: NodeListing) -> Iterator[Block]:
+    yield Table(_COLUMNS, map(_row, listing.nodes))
 
 
-def render_node_tree(listing: NodeListing, style: Style) -> Iterator[str]:
+def render_node_tree(listing: NodeListing) -> Iterator[Block]:
     entries = (
         TreeEntry(node.path, _note(node), None if isinstance(node, ArrayNode) else "path")
         for node in listing.nodes
     )
-    return render_tree(listing.path, entries, style)
+    yield Tree(listing.path, entries)
 
 
 def _row(node: Node) -> tuple[object, ...]:

@@ -30,8 +30,7 @@ from icectl.model.repo import (
     UpdateType,
 )
 from icectl.ops.ops_log import OpsLogBeyondReach, OpsLogEntry
-from icectl.render.style import Style
-from icectl.render.text import escape_controls
+from icectl.render.blocks import Line
 from icectl.render.times import format_time, format_time_short
 
 _WITH_TARGET = (BranchCreatedUpdate, BranchResetUpdate, TagCreatedUpdate)
@@ -57,10 +56,10 @@ def beyond_reach_document(end: OpsLogBeyondReach | None) -> dict[str, str] | Non
     return None if end is None else {"path": end.path, "reason": end.error.message}
 
 
-def render_ops_log(entries: Iterable[OpsLogEntry], style: Style) -> Iterator[str]:
+def render_ops_log(entries: Iterable[OpsLogEntry]) -> Iterator[Line]:
     for entry in entries:
-        time = style.paint(format_time_short(entry.update.updated_at), "time")
-        yield f"{time}  {escape_controls(describe_update(entry))}"
+        time = format_time_short(entry.update.updated_at)
+        yield ((time, "time"), f"  {describe_update(entry)}")
 
 
 def describe_beyond_reach(end: OpsLogBeyondReach) -> str:
@@ -71,7 +70,7 @@ def describe_beyond_reach(end: OpsLogBeyondReach) -> str:
 
 
 def describe_update(entry: OpsLogEntry) -> str:
-    """What the operation did, in words; not escaped."""
+    """What the operation did, in words."""
     update: UpdateType = entry.update.update_type
     target = f" at {entry.target}" if entry.target else ", where is not known any more"
     match update:

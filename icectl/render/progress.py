@@ -1,74 +1,136 @@
-"""How far long work has come: a bar on a terminal, a line now and then in a log."""
+"""Progress of long work: rich's bars on a terminal, a line every 30 seconds in a log."""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
-from typing import Self, TextIO
+from typing import TYPE_CHECKING, Self
 
 from icectl.render.text import escape_controls
 from icectl.render.times import format_duration
 
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress, TaskID
+
+SECONDS_BEFORE_BARS = 1.0
 SECONDS_BETWEEN_LINES = 30.0
-SECONDS_BETWEEN_FRAMES = 0.1
-BAR_WIDTH = 24
 
 
-class Progress:
-    """`with context.progress("reading manifests", total) as progress: progress.advance()`.
+class ProgressDisplay:
+    """The phases at work, several at once where they run at once.
 
-    Work that is done before the first frame or line is due prints nothing at all.
+    With a console they are drawn as bars once work has taken a second; with `log` a line is
+    written now and then; with neither nothing is shown.
     """
 
     def __init__(
         self,
-        label: str,
-        total: int | None,
-        *,
-        unit: str = "",
-        stream: TextIO | None,
-        terminal: bool,
+        console: Console | None = None,
+        log: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._label = escape_controls(label)
-        self._total = total
-        self._unit = f" {unit}" if unit else ""
-        self._stream = stream
-        self._terminal = terminal
-        self._clock = clock
-        self._interval = SECONDS_BETWEEN_FRAMES if terminal else SECONDS_BETWEEN_LINES
-        self._started = self._shown = clock()
-        self._drawn = False
+        self.console = console
+        self.log = log
+        self.clock = clock
+        self._lock = threading.Lock()
+        self._open = 0
+        self._timer: threading.Timer | None = None
+        self._bars: Progress | None = None
+
+    def phase(self, label: str, total: int | None = None, unit: str = "") -> Phase:
+        """`with display.phase("reading manifests", 10) as phase: phase.advance()`."""
+        return Phase(self, escape_controls(label), total, unit)
+
+    def begin(self, phase: Phase) -> None:
+        if self.console is None:
+            return
+        with self._lock:
+            self._open += 1
+            if self._bars is None:
+                self._bars = _make_bars(self.console)
+                self._timer = threading.Timer(SECONDS_BEFORE_BARS, self._bars.start)
+                self._timer.daemon = True
+                self._timer.start()
+            phase.task = self._bars.add_task(phase.label, total=phase.total, unit=phase.unit)
+
+    def end(self, phase: Phase) -> None:
+        if self.console is None or self._bars is None:
+            return
+        with self._lock:
+            self._open -= 1
+            if phase.task is not None:
+                self._bars.remove_task(phase.task)
+            if self._open == 0:
+                assert self._timer is not None
+                self._timer.cancel()
+                self._bars.stop()
+                self._bars = None
+
+    def advance(self, phase: Phase, count: int) -> None:
+        if self._bars is not None and phase.task is not None:
+            self._bars.advance(phase.task, count)
+        elif self.log is not None:
+            now = self.clock()
+            if now - phase.shown >= SECONDS_BETWEEN_LINES:
+                phase.shown = now
+                self.log(phase.describe(now))
+
+
+class Phase:
+    """One kind of work, with a count of what is done."""
+
+    def __init__(self, display: ProgressDisplay, label: str, total: int | None, unit: str) -> None:
+        self._display = display
+        self.label = label
+        self.total = total
+        self.unit = unit
         self.count = 0
+        self.started = self.shown = display.clock()
+        self.task: TaskID | None = None
 
     def __enter__(self) -> Self:
+        self._display.begin(self)
         return self
 
     def __exit__(self, *failure: object) -> None:
-        if self._stream is not None and self._terminal and self._drawn:
-            self._stream.write("\r\x1b[K")
-            self._stream.flush()
+        self._display.end(self)
 
     def advance(self, count: int = 1) -> None:
-        """Count done work; safe to call often, from one thread."""
+        """Count work that is done; cheap enough to call for each item."""
         self.count += count
-        if self._stream is None:
-            return
-        now = self._clock()
-        if now - self._shown >= self._interval:
-            self._shown = now
-            self._draw(self._stream, now - self._started)
+        self._display.advance(self, count)
 
-    def _draw(self, stream: TextIO, elapsed: float) -> None:
-        self._drawn = True
-        done = f"{self.count:,}" if self._total is None else f"{self.count:,}/{self._total:,}"
-        status = f"{done}{self._unit}, {format_duration(elapsed)}"
-        if not self._terminal:
-            stream.write(f"icectl: {self._label}: {status}\n")
-        elif self._total:
-            filled = min(self.count, self._total) * BAR_WIDTH // self._total
-            bar = "#" * filled + "." * (BAR_WIDTH - filled)
-            stream.write(f"\r\x1b[K{self._label} [{bar}] {status}")
-        else:
-            stream.write(f"\r\x1b[K{self._label} {status}")
-        stream.flush()
+    def describe(self, now: float) -> str:
+        done = f"{self.count:,}" if self.total is None else f"{self.count:,}/{self.total:,}"
+        unit = f" {self.unit}" if self.unit else ""
+        return f"{self.label}: {done}{unit}, {format_duration(now - self.started)}"
+
+
+def _make_bars(console: Console) -> Progress:
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        ProgressColumn,
+        Task,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.text import Text
+
+    class Counts(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            of = "" if task.total is None else f"/{int(task.total):,}"
+            rate = f", {task.speed:,.0f}/s" if task.speed else ""
+            unit = f" {task.fields['unit']}" if task.fields["unit"] else ""
+            return Text(f"{int(task.completed):,}{of}{unit}{rate}")
+
+    return Progress(
+        TextColumn("{task.description}", markup=False),
+        BarColumn(bar_width=24),
+        Counts(),
+        TimeRemainingColumn(compact=True),
+        console=console,
+        transient=True,
+    )

@@ -5,25 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from icectl.ops.refs import BranchChange, BranchList, ListedRef, TagChange, TagList
-from icectl.render.style import Role, Style
-from icectl.render.tables import Column, render_table
-from icectl.render.text import escape_controls, first_line
+from icectl.render.blocks import Block, Column, Role, Table
+from icectl.render.text import first_line
 from icectl.render.times import format_time_short
 
 
-def render_branches(listing: BranchList, style: Style) -> Iterator[str]:
-    return _render_refs("BRANCH", "branch", listing.branches, style)
+def render_branches(listing: BranchList) -> Iterator[Block]:
+    yield _render_refs("BRANCH", "branch", listing.branches)
 
 
-def render_tags(listing: TagList, style: Style) -> Iterator[str]:
-    yield from _render_refs("TAG", "tag", listing.tags, style)
+def render_tags(listing: TagList) -> Iterator[Block]:
+    yield _render_refs("TAG", "tag", listing.tags)
     if listing.deleted_tags:
-        names = ", ".join(map(escape_controls, listing.deleted_tags))
-        yield style.paint(f"Deleted, never to be used again: {names}", "dim")
+        names = ", ".join(listing.deleted_tags)
+        yield ((f"Deleted, cannot be used again: {names}", "dim"),)
 
 
-def render_branch_change(change: BranchChange, _style: Style) -> Iterator[str]:
-    name = escape_controls(change.branch)
+def render_branch_change(change: BranchChange) -> Iterator[Block]:
+    name = change.branch
     if change.snapshot_id is None:
         yield f"branch {name} deleted; it pointed at {change.previous_snapshot_id}"
     elif change.previous_snapshot_id is None:
@@ -34,22 +33,22 @@ def render_branch_change(change: BranchChange, _style: Style) -> Iterator[str]:
         yield f"branch {name} moved from {change.previous_snapshot_id} to {change.snapshot_id}"
 
 
-def render_tag_created(change: TagChange, _style: Style) -> Iterator[str]:
-    yield f"tag {escape_controls(change.tag)} created at {change.snapshot_id}"
+def render_tag_created(change: TagChange) -> Iterator[Block]:
+    yield f"tag {change.tag} created at {change.snapshot_id}"
 
 
-def render_tag_deleted(change: TagChange, _style: Style) -> Iterator[str]:
-    yield f"tag {escape_controls(change.tag)} deleted; it pointed at {change.snapshot_id}"
+def render_tag_deleted(change: TagChange) -> Iterator[Block]:
+    yield f"tag {change.tag} deleted; it pointed at {change.snapshot_id}"
 
 
-def _render_refs(title: str, role: Role, refs: Iterable[ListedRef], style: Style) -> Iterator[str]:
+def _render_refs(title: str, role: Role, refs: Iterable[ListedRef]) -> Table:
     columns = (
         Column(title, role),
         Column("SNAPSHOT", "id"),
         Column("DATE", "time"),
-        Column("MESSAGE", shrink=True),
+        Column("MESSAGE", wraps=True),
     )
-    return render_table(columns, map(_row, refs), style)
+    return Table(columns, map(_row, refs))
 
 
 def _row(ref: ListedRef) -> tuple[object, ...]:

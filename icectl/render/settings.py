@@ -6,38 +6,35 @@ import json
 from collections.abc import Iterable, Iterator, Mapping
 
 from icectl.ops.settings import FeatureFlag, NamedValue, StatusReport
+from icectl.render.blocks import Block, Column, Role, Table
 from icectl.render.json import to_json
 from icectl.render.ops_log import format_availability
-from icectl.render.style import Role, Style
-from icectl.render.tables import Column, render_table
 from icectl.render.text import escape_controls
 from icectl.render.times import format_time_short
 
 
-def render_status(report: StatusReport, style: Style) -> Iterator[str]:
+def render_status(report: StatusReport) -> Iterator[Block]:
     name = format_availability(report.availability).replace("_", "-")
     role: Role = "good" if report.availability == 0 else "warning"
     since = "" if report.set_at is None else f", since {format_time_short(report.set_at)}"
-    yield f"{style.paint(name, role)}{since}"
+    yield ((name, role), since)
     if report.reason is not None:
-        yield f"reason: {escape_controls(report.reason)}"
-    yield f"{escape_controls(report.location)}: {report.generation}, spec {report.spec_version}"
+        yield f"reason: {report.reason}"
+    yield f"{report.location}: {report.generation}, spec {report.spec_version}"
 
 
-def render_mapping(values: Mapping[str, object], style: Style) -> Iterator[str]:
+def render_mapping(values: Mapping[str, object]) -> Iterator[Block]:
     """`name: value` lines, deeper values by dotted names; a value is written as JSON."""
     for name, value in _flatten(values, ""):
-        yield f"{style.paint(escape_controls(name), 'title')}: {format_value(value)}"
+        yield ((name, "title"), f": {format_value(value)}")
 
 
-def render_named_value(value: NamedValue, _style: Style) -> Iterator[str]:
+def render_named_value(value: NamedValue) -> Iterator[Block]:
     """Only the value, so that a shell can take it: a text as it is, the rest as JSON."""
-    yield (
-        escape_controls(value.value) if isinstance(value.value, str) else format_value(value.value)
-    )
+    yield (value.value if isinstance(value.value, str) else format_value(value.value))
 
 
-def render_flags(flags: Iterable[FeatureFlag], style: Style) -> Iterator[str]:
+def render_flags(flags: Iterable[FeatureFlag]) -> Iterator[Block]:
     columns = (Column("FLAG", "title"), Column("ID", right=True), Column("STATE"), Column("SET"))
     rows = (
         (
@@ -48,7 +45,7 @@ def render_flags(flags: Iterable[FeatureFlag], style: Style) -> Iterator[str]:
         )
         for flag in flags
     )
-    return render_table(columns, rows, style)
+    yield Table(columns, rows)
 
 
 def format_value(value: object) -> str:

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from icectl.ops.show import WholeCommit
+from icectl.render.blocks import Block, Column, Table
 from icectl.render.log import render_commit
 from icectl.render.sizes import format_count, format_size
-from icectl.render.style import Style
-from icectl.render.tables import Column, render_table
 
 
-def render_whole_commit(commit: WholeCommit, style: Style) -> Iterator[str]:
-    yield from render_commit(commit, style)
+def render_whole_commit(commit: WholeCommit) -> Iterator[Block]:
+    yield from render_commit(commit)
     yield ""
     yield f"Parent: {commit.parent_id or 'none, it is the first'}"
     counts = (
@@ -33,4 +32,4 @@ def render_whole_commit(commit: WholeCommit, style: Style) -> Iterator[str]:
             (file.id, format_size(file.size_bytes), f"{file.num_chunk_refs:,}")
             for file in commit.manifest_files
         )
-        yield from render_table(columns, rows, style)
+        yield Table(columns, rows)

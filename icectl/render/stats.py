@@ -4,38 +4,25 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields
 
 from icectl.ops.stats.result import ArrayStats, StatsResult
+from icectl.render.blocks import Block, Column, Share, Table
 from icectl.render.json import to_json
 from icectl.render.sizes import format_count, format_size
-from icectl.render.style import PLAIN, Style
-from icectl.render.tables import Column, render_table
-from icectl.render.text import escape_controls, first_line
+from icectl.render.text import first_line
 from icectl.render.times import format_time_short
 
-BAR_WIDTH = 20
-PARTS = "▏▎▍▌▋▊▉█"
 
-
-def bar(share: float, style: Style) -> str:
-    """A bar of at most `BAR_WIDTH` characters; anything above nothing shows."""
-    share = min(max(share, 0.0), 1.0)
-    if not style.unicode:
-        return "#" * (max(1, round(share * BAR_WIDTH)) if share else 0)
-    eighths = max(1, round(share * BAR_WIDTH * 8)) if share else 0
-    whole, rest = divmod(eighths, 8)
-    return PARTS[-1] * whole + (PARTS[rest - 1] if rest else "")
-
-
-def make_stats_renderer(depth: int | None) -> Callable[[StatsResult, Style], Iterator[str]]:
+def make_stats_renderer(depth: int | None) -> Callable[[StatsResult], Iterator[Block]]:
     """A renderer whose tree ends at `depth`; what lies deeper counts for the group above."""
 
-    def render(result: StatsResult, style: Style = PLAIN) -> Iterator[str]:
-        yield from _totals(result, style)
-        yield from _section("Groups and arrays", _tree(result, depth, style), style)
-        yield from _section("Containers of virtual chunks", _containers(result, style), style)
+    def render(result: StatsResult) -> Iterator[Block]:
+        yield from _totals(result)
+        yield from _section("Groups and arrays", _tree(result, depth))
+        if result.containers:
+            yield from _section("Containers of virtual chunks", _containers(result))
         for title, refs in (("Branches", result.branches), ("Tags", result.tags)):
             name = "BRANCH" if title == "Branches" else "TAG"
             if refs is not None:
@@ -43,45 +30,46 @@ def make_stats_renderer(depth: int | None) -> Callable[[StatsResult, Style], Ite
                     *(Column(name), Column("BYTES", right=True)),
                     *(Column("ITS OWN", right=True), Column("CHUNKS", right=True), Column("")),
                 )
-                rows = (
+                rows = [
                     (
                         ref.name,
                         format_size(ref.bytes),
                         format_size(ref.own_bytes),
                         f"{ref.num_chunks:,}",
-                        bar(ref.bytes / (result.total_bytes or 1), style),
+                        Share(ref.bytes / (result.total_bytes or 1)),
                     )
                     for ref in refs
-                )
-                yield from _section(title, render_table(columns, rows, style), style)
+                ]
+                if rows:
+                    yield from _section(title, Table(columns, rows))
         if result.snapshots is not None:
-            yield from _section("Versions, newest first", _snapshots(result, style), style)
+            yield from _section("Versions, newest first", _snapshots(result))
 
     return render
 
 
-def _section(title: str, lines: Iterable[str], style: Style) -> Iterator[str]:
-    shown = list(lines)
-    if shown:
-        yield ""
-        yield style.paint(title, "title")
-        yield from shown
+def _section(title: str, table: Table) -> Iterator[Block]:
+    yield ""
+    yield ((title, "title"),)
+    yield table
 
 
-def _totals(result: StatsResult, style: Style) -> Iterator[str]:
+def _totals(result: StatsResult) -> Iterator[Block]:
     versions = format_count(result.num_snapshots, "version")
     what = f"the version {result.ref}" if result.ref else f"all {versions}"
     yield (
-        f"{format_size(result.total_bytes)} in {format_count(result.num_chunks, 'chunk')}, "
-        f"{escape_controls(what)}"
+        f"{format_size(result.total_bytes)} in {format_count(result.num_chunks, 'chunk')}, {what}"
     )
     total = result.total_bytes or 1
-    for name, count in (
+    kinds = (
         ("native", result.native_bytes),
         ("virtual", result.virtual_bytes),
         ("inline", result.inlined_bytes),
-    ):
-        yield f"  {name:<8} {format_size(count):>10}  {bar(count / total, style)}".rstrip()
+    )
+    yield Table(
+        (Column("KIND"), Column("BYTES", right=True), Column("")),
+        [(name, format_size(count), Share(count / total)) for name, count in kinds],
+    )
     manifests = result.manifests
     fill = "" if manifests.fill is None else f", {manifests.fill:.0%} full"
     yield (
@@ -107,25 +95,24 @@ def _totals(result: StatsResult, style: Style) -> Iterator[str]:
         )
 
 
-def _tree(result: StatsResult, depth: int | None, style: Style) -> Iterator[str]:
+def _tree(result: StatsResult, depth: int | None) -> Table:
     rows = group_rows(result.arrays, depth)
     columns = [
-        *(Column("PATH", "path", shrink=True), Column("BYTES", right=True)),
+        *(Column("PATH", "path", wraps=True), Column("BYTES", right=True)),
         *(Column("CHUNKS", right=True), Column("")),
     ]
     total = result.total_bytes or 1
-    return render_table(
+    return Table(
         columns,
         (
             (
                 "  " * level + name,
                 format_size(size),
                 f"{chunks:,}",
-                bar(size / total, style),
+                Share(size / total),
             )
             for level, name, size, chunks in rows
         ),
-        style,
     )
 
 
@@ -149,12 +136,12 @@ def _pair(values: list[int]) -> tuple[int, int]:
     return values[0], values[1]
 
 
-def _containers(result: StatsResult, style: Style) -> Iterator[str]:
+def _containers(result: StatsResult) -> Table:
     columns = [
-        *(Column("PREFIX", "path", shrink=True), Column("BYTES", right=True)),
+        *(Column("PREFIX", "path", wraps=True), Column("BYTES", right=True)),
         *(Column("CHUNKS", right=True), Column("OBJECTS", right=True), Column("")),
     ]
-    return render_table(
+    return Table(
         columns,
         (
             (
@@ -166,19 +153,18 @@ def _containers(result: StatsResult, style: Style) -> Iterator[str]:
             )
             for one in result.containers
         ),
-        style,
     )
 
 
-def _snapshots(result: StatsResult, style: Style) -> Iterator[str]:
+def _snapshots(result: StatsResult) -> Table:
     snapshots = result.snapshots or ()
     most = max((one.new_bytes for one in snapshots), default=0) or 1
     columns = [
         *(Column("ID", "id"), Column("TIME", "time"), Column("BYTES", right=True)),
-        *(Column("ITS OWN", right=True), Column("SHARED", right=True)),
-        *(Column("NEW", right=True), Column(""), Column("MESSAGE", shrink=True)),
+        *(Column("ITS OWN", right=True), Column("SHARED", right=True, optional=True)),
+        *(Column("NEW", right=True), Column("", optional=True), Column("MESSAGE", wraps=True)),
     ]
-    return render_table(
+    return Table(
         columns,
         (
             (
@@ -188,12 +174,11 @@ def _snapshots(result: StatsResult, style: Style) -> Iterator[str]:
                 format_size(one.own_bytes),
                 format_size(one.shared_bytes),
                 format_size(one.new_bytes),
-                bar(one.new_bytes / most, style),
+                Share(one.new_bytes / most),
                 first_line(one.message),
             )
             for one in snapshots
         ),
-        style,
     )
 
 

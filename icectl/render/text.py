@@ -1,4 +1,4 @@
-"""Untrusted text made fit for a terminal: escaped, measured, cut.
+"""Foreign text made fit for a terminal.
 
 Names and messages come from whoever can write to the repository. Control characters could
 move the cursor, change the title or hide text, and bidirectional overrides reorder it, so
@@ -21,53 +21,23 @@ def escape_controls(text: str) -> str:
     return _UNSAFE.sub(_escape, text)
 
 
-def escape_lines(text: str) -> list[str]:
-    """The same for text of several lines, such as a commit message."""
-    return [escape_controls(line) for line in text.replace("\r\n", "\n").split("\n")]
+def message_lines(text: str) -> list[str]:
+    """The lines of a commit message."""
+    return text.replace("\r\n", "\n").split("\n")
 
 
 def first_line(text: str) -> str:
-    """The first line of a message, escaped."""
-    return escape_controls(text.split("\n", 1)[0].rstrip("\r"))
+    """The first line of a message."""
+    return text.split("\n", 1)[0].rstrip("\r")
 
 
 def display_width(text: str) -> int:
     """Columns on a terminal: wide characters take two, combining ones none."""
     if text.isascii():
         return len(text)
-    from unicodedata import category, east_asian_width
+    from rich.cells import cell_len
 
-    width = 0
-    for character in text:
-        if category(character) in ("Mn", "Me", "Cf"):
-            continue
-        width += 2 if east_asian_width(character) in "WF" else 1
-    return width
-
-
-def truncate(text: str, width: int, ellipsis: str = "…", *, from_start: bool = False) -> str:
-    """The text cut to `width` columns, with the ellipsis where something was cut."""
-    if display_width(text) <= width:
-        return text
-    if from_start:
-        return truncate(text[::-1], width, ellipsis)[::-1]
-    room = width - len(ellipsis)
-    if room < 0:
-        return ellipsis[:width]
-    if text.isascii():
-        return text[:room] + ellipsis
-    kept: list[str] = []
-    for character in text:
-        room -= display_width(character)
-        if room < 0:
-            break
-        kept.append(character)
-    return "".join(kept) + ellipsis
-
-
-def pad(text: str, width: int, *, right: bool = False) -> str:
-    spaces = " " * (width - display_width(text))
-    return spaces + text if right else text + spaces
+    return cell_len(text)
 
 
 def _escape(match: re.Match[str]) -> str:

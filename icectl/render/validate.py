@@ -7,20 +7,18 @@ from collections.abc import Iterable, Iterator
 
 from icectl.ops.validate.result import Finding, ValidateResult
 from icectl.ops.validate.rule import Rule, Severity
+from icectl.render.blocks import Block, Column, Role, Table
 from icectl.render.sizes import format_count
-from icectl.render.style import PLAIN, Role, Style
-from icectl.render.tables import Column, render_table
-from icectl.render.text import escape_controls
 
 _ROLES: dict[Severity, Role] = {"error": "bad", "warning": "warning", "info": "dim"}
 SHOWN_REFS = 5
 
 
-def render_validation(result: ValidateResult, style: Style = PLAIN) -> Iterator[str]:
+def render_validation(result: ValidateResult) -> Iterator[Block]:
     for finding in result.findings:
-        yield from _finding(finding, style)
+        yield from _finding(finding)
     for note in result.notes:
-        yield escape_controls(f"Note: {note}.")
+        yield f"Note: {note}."
     if result.findings_left_out:
         yield f"... and {format_count(result.findings_left_out, 'finding')} more (--max-findings)."
     checked = result.checked
@@ -42,20 +40,20 @@ def render_validation(result: ValidateResult, style: Style = PLAIN) -> Iterator[
     counts = (("error", result.errors), ("warning", result.warnings), ("note", result.infos))
     found = ", ".join(format_count(count, name) for name, count in counts if count)
     known = f" ({result.known:,} known)" if result.known else ""
-    verdict = style.paint("Sound", "good") if result.ok else style.paint("Not sound", "bad")
-    yield f"{verdict}: {found or 'nothing found'}{known}."
+    verdict: tuple[str, Role] = ("Sound", "good") if result.ok else ("Not sound", "bad")
+    yield (verdict, f": {found or 'nothing found'}{known}.")
 
 
-def _finding(finding: Finding, style: Style) -> Iterator[str]:
+def _finding(finding: Finding) -> Iterator[Block]:
     where = finding.object + (f", {finding.path}" if finding.path else "")
     known = " (known)" if finding.known else ""
-    head = style.paint(f"{finding.severity} {finding.code}", _ROLES[finding.severity])
-    yield f"{head}{known} {style.paint(escape_controls(where), 'path')}"
-    yield f"    {finding.title}: {escape_controls(finding.detail)}"
+    head = (f"{finding.severity} {finding.code}", _ROLES[finding.severity])
+    yield (head, f"{known} ", (where, "path"))
+    yield f"    {finding.title}: {finding.detail}"
     refs = [*finding.branches, *(f"tag {name}" for name in finding.tags)]
     if refs:
         more = f" and {len(refs) - SHOWN_REFS} more" if len(refs) > SHOWN_REFS else ""
-        shown = escape_controls(", ".join(refs[:SHOWN_REFS]))
+        shown = ", ".join(refs[:SHOWN_REFS])
         sound = finding.last_sound_version
         last = f"; last sound version: {sound}" if sound else "; no sound version there"
         yield f"    reached by {shown}{more}{last if finding.severity == 'error' else ''}"
@@ -79,19 +77,19 @@ def _github(text: str, *, in_property: bool = False) -> str:
     return text
 
 
-def render_rules(rules: Iterable[Rule], style: Style = PLAIN) -> Iterator[str]:
+def render_rules(rules: Iterable[Rule]) -> Iterator[Block]:
     """One rule whole, several as a table."""
     found = list(rules)
     if len(found) > 1:
-        columns = [Column("CODE", "id"), Column("SEVERITY"), Column("LEVEL"), Column("RULE")]
-        yield from render_table(
-            columns,
-            ((rule.code, rule.severity, rule.level_name, rule.title) for rule in found),
-            style,
-        )
+        columns = [
+            *(Column("CODE", "id"), Column("SEVERITY"), Column("LEVEL")),
+            Column("RULE", wraps=True),
+        ]
+        rows = [(rule.code, rule.severity, rule.level_name, rule.title) for rule in found]
+        yield Table(columns, rows)
         return
     for rule in found:
-        yield style.paint(f"{rule.code}: {rule.title}", "title")
+        yield ((f"{rule.code}: {rule.title}", "title"),)
         yield f"{rule.severity}, found at level {rule.level_name}"
         yield ""
-        yield from textwrap.wrap(rule.explanation, style.width or 79)
+        yield from textwrap.wrap(rule.explanation, 79)

@@ -37,7 +37,7 @@ def list_branches(context: CommandContext) -> None:
     """List the branches with the newest commit of each."""
     listing = refs.list_branches(context.open_repository())
     if context.options.jsonl:
-        context.emit_list("branches", listing.branches, lambda _branches, _style: ())
+        context.emit_list("branches", listing.branches, lambda _branches: ())
     else:
         context.emit(listing, render_branches, paged=True)
 

@@ -41,9 +41,7 @@ def get(
         context.emit(read_config_value(repository, key), render_named_value)
     else:
         config = read_config(repository)
-        context.emit(
-            {"config": config}, lambda document, style: render_mapping(document["config"], style)
-        )
+        context.emit({"config": config}, lambda document: render_mapping(document["config"]))
 
 
 @command()
@@ -68,4 +66,4 @@ def set_value(
     from icectl.ops.settings import set_config_value
 
     result = set_config_value(context.open_repository(), key, parse_value(value))
-    context.emit(result, lambda result, _style: [f"{result.key} set"])
+    context.emit(result, lambda result: [f"{result.key} set"])

@@ -15,6 +15,7 @@ import typer
 from icectl.cli.context import CommandContext
 from icectl.cli.options import command
 from icectl.errors import IcectlError
+from icectl.render.blocks import Line
 
 EXAMPLES = {
     "demo": (
@@ -111,7 +112,7 @@ def demo(
         context.note(f"the repository stays in {repository}; delete {root} when you are done")
     else:
         steps = tuple(tour.steps)
-        context.emit(Demo(str(repository), author, steps, tour.left_out), lambda _demo, _style: ())
+        context.emit(Demo(str(repository), author, steps, tour.left_out), lambda _demo: ())
 
 
 class Tour:
@@ -142,7 +143,7 @@ class Tour:
         for meaning, line in AFTERWARDS:
             self._call(meaning, line)
 
-    def _say(self, *lines: str) -> None:
+    def _say(self, *lines: Line) -> None:
         if self.context.wants_text:
             self.context.output.write(lines)
 
@@ -160,8 +161,7 @@ class Tour:
         if repository is not None:
             words += ["-r", str(repository)]
         shown = shlex.join(["icectl", *words])
-        style = self.context.style
-        self._say(style.paint(f"# {meaning}", "dim"), style.paint(f"$ {shown}", "title"))
+        self._say(((f"# {meaning}", "dim"),), ((f"$ {shown}", "title"),))
         options = self.context.options
         words += ["--quiet"] * options.quiet + ["--no-color"] * options.no_color
         environ = self.context.environ

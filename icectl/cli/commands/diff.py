@@ -92,18 +92,18 @@ def diff(
         return DONE if nodes.is_empty and next(changes, None) is None else FINDINGS
     if context.options.jsonl:
         lines = diff_lines(nodes, changes, coordinates=chunks)
-        context.emit_list("changes", lines, lambda _lines, _style: ())
+        context.emit_list("changes", lines, lambda _lines: ())
     elif context.options.json:
         document = diff_document(nodes, changes, coordinates=chunks)
-        context.emit(document, lambda _document, _style: ())
+        context.emit(document, lambda _document: ())
     elif name_only:
-        context.emit(nodes, lambda nodes, _style: render_names(nodes, changes), paged=True)
+        context.emit(nodes, lambda nodes: render_names(nodes, changes), paged=True)
     elif stat:
-        context.emit(nodes, lambda nodes, style: render_stat(nodes, [*changes], style), paged=True)
+        context.emit(nodes, lambda nodes: render_stat(nodes, [*changes]), paged=True)
     else:
         context.emit(
             nodes,
-            lambda nodes, style: render_diff(nodes, [*changes], style, coordinates=chunks),
+            lambda nodes: render_diff(nodes, [*changes], coordinates=chunks),
             paged=True,
         )
     different = bool(seen) or not nodes.is_empty

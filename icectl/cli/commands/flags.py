@@ -45,4 +45,4 @@ def set_flag(
 
     wanted = {"on": True, "off": False, "default": None}[value]
     changed = settings.set_flag(context.open_repository(), flag, wanted)
-    context.emit(changed, lambda changed, style: render_flags([changed], style))
+    context.emit(changed, lambda changed: render_flags([changed]))

@@ -253,7 +253,7 @@ def _event(context: CommandContext, name: str, result: GcResult) -> None:
     from icectl.render.json import render_json, to_json
 
     document: dict[str, Any] = {"event": name, **to_json(result)}
-    context.output.write([render_json(document)])
+    context.output.write_lines([render_json(document)])
 
 
 def _question(run: PlannedRun, kinds: frozenset[ObjectKind], location: str) -> str | None:

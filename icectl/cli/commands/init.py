@@ -13,8 +13,6 @@ from icectl.cli.values import parse_pairs
 from icectl.errors import FormatError, RefusedError, UsageError
 from icectl.ops.config_keys import check_config, check_value, set_key
 from icectl.ops.init import NewRepository, create_repository
-from icectl.render.style import Style
-from icectl.render.text import escape_controls
 
 EXAMPLES = {
     "init": (
@@ -103,6 +101,6 @@ def _read_config_file(name: str) -> dict[str, object]:
         raise UsageError(f"{name}: {error.message}") from None
 
 
-def _render(result: NewRepository, _style: Style) -> list[str]:
-    location = escape_controls(result.location)
+def _render(result: NewRepository) -> list[str]:
+    location = result.location
     return [f"made a repository of spec version {result.spec_version} at {location}"]

@@ -66,7 +66,7 @@ def inspect_file(
     elif refs and context.options.json:
         content = {**result.content, "chunk_refs": iterate_references(path, data, inspection)}
         document = {name: getattr(result, name) for name in type(result).__slots__}
-        context.emit({**document, "content": content}, lambda _document, _style: ())
+        context.emit({**document, "content": content}, lambda _document: ())
     elif refs:
         references = iterate_references(path, data, inspection)
         context.emit_list("chunk_refs", references, render_references)

@@ -78,7 +78,7 @@ def log(
     if graph and context.wants_text:
         drawn = list(commits)
         parents = shown_parents(repository, drawn)
-        lines = render_log_graph(drawn, parents, context.style, oneline=oneline)
+        lines = render_log_graph(drawn, parents, oneline=oneline)
         context.output.write(lines, paged=True)
         if not drawn:
             context.note(NOTHING_FITS)
@@ -94,7 +94,7 @@ def log(
     context.emit_list(
         "snapshots",
         watched(),
-        lambda items, style: render_log(items, style, oneline=oneline),
+        lambda items: render_log(items, oneline=oneline),
         beside={"ref": DEFAULT_BRANCH if ref is None and not all else ref},
     )
     if empty and context.wants_text:

@@ -43,7 +43,7 @@ def get(
         context.note("the repository has no metadata")
     context.emit(
         {"metadata": metadata},
-        lambda document, style: render_mapping(document["metadata"], style),
+        lambda document: render_mapping(document["metadata"]),
     )
 
 
@@ -61,7 +61,7 @@ def set_value(
     if not key:
         raise UsageError("the name of the value is empty", hint="icectl metadata set KEY VALUE")
     metadata = set_metadata(context.open_repository(), {check_text(key): parse_value(value)})
-    context.emit({"metadata": metadata}, lambda _document, _style: ["metadata set"])
+    context.emit({"metadata": metadata}, lambda _document: ["metadata set"])
 
 
 @command()
@@ -73,4 +73,4 @@ def unset(
     from icectl.ops.settings import unset_metadata
 
     unset_metadata(context.open_repository(), keys)
-    context.emit({"unset": keys}, lambda _document, _style: ["metadata removed"])
+    context.emit({"unset": keys}, lambda _document: ["metadata removed"])

@@ -85,12 +85,12 @@ def ops_log(
     if context.options.json:
         updates = [update_document(entry) for entry in watched()]
         end = beyond_reach_document(ends[0] if ends else None)
-        context.emit({"updates": updates, "beyond_reach": end}, lambda _document, _style: ())
+        context.emit({"updates": updates, "beyond_reach": end}, lambda _document: ())
     elif context.options.jsonl:
         documents = (update_document(entry) for entry in watched())
-        context.emit_list("updates", documents, lambda _updates, _style: ())
+        context.emit_list("updates", documents, lambda _updates: ())
     else:
-        context.output.write(render_ops_log(watched(), context.style), paged=True)
+        context.output.write(render_ops_log(watched()), paged=True)
         if empty:
             context.note("no operation fits")
     for reached in ends:

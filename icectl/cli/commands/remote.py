@@ -22,8 +22,7 @@ from icectl.cli.locations import (
 )
 from icectl.cli.options import command
 from icectl.errors import RefNotFoundError, UsageError
-from icectl.render.style import Style
-from icectl.render.tables import Column, render_table
+from icectl.render.blocks import Block, Column, Table
 from icectl.storage.open import open_storage
 
 EXAMPLES = {
@@ -113,7 +112,7 @@ def remove(context: CommandContext, name: NameArgument) -> None:
     place = context.config.repositories.get(name)
     remove_repository(context.config, name)
     if place is not None:
-        context.emit(_remote(name, place), lambda _remote, _style: ())
+        context.emit(_remote(name, place), lambda _remote: ())
     context.note(f"{name} is forgotten; the repository itself was not touched")
 
 
@@ -126,13 +125,13 @@ def _remote(name: str, place: Location) -> Remote:
     return Remote(name, HIDDEN if is_secret("", place.url) else place.url, options)
 
 
-def _render_remotes(remotes: Iterable[Remote], style: Style) -> Iterable[str]:
-    columns = (Column("NAME", "branch"), Column("LOCATION", shrink=True))
-    return render_table(columns, [(remote.name, remote.location) for remote in remotes], style)
+def _render_remotes(remotes: Iterable[Remote]) -> Iterable[Block]:
+    columns = (Column("NAME", "branch"), Column("LOCATION", wraps=True))
+    yield Table(columns, [(remote.name, remote.location) for remote in remotes])
 
 
-def _render_remote(remote: Remote, style: Style) -> Iterable[str]:
+def _render_remote(remote: Remote) -> Iterable[Block]:
     rows = [("name", remote.name), ("location", remote.location)]
     rows += [(f"option {key}", value) for key, value in remote.storage_options.items()]
     columns = (Column("FIELD", "dim"), Column("VALUE"))
-    return render_table(columns, rows, style)
+    yield Table(columns, rows)

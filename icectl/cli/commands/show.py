@@ -41,7 +41,7 @@ def show(context: CommandContext, ref: DefaultRefArgument = None) -> None:
     if context.wants_text:
         context.emit(commit, render_whole_commit, paged=True)
     else:
-        context.emit({"snapshot": commit}, lambda _document, _style: ())
+        context.emit({"snapshot": commit}, lambda _document: ())
 
 
 @command(jsonl=True)
@@ -74,6 +74,6 @@ def ls(
             error.hint = f"a path stands after the REF: {call}"
         raise
     if context.options.jsonl:
-        context.emit_list("nodes", listing.nodes, lambda _nodes, _style: ())
+        context.emit_list("nodes", listing.nodes, lambda _nodes: ())
     else:
         context.emit(listing, render_node_tree if tree else render_nodes, paged=True)

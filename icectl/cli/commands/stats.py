@@ -148,7 +148,7 @@ def stats(
         result = measure(context.open_repository(), options, watch)
     if csv:
         rows: Any = getattr(result, chosen.pop() if chosen else "arrays")
-        context.output.write(render_stats_csv(rows))
+        context.output.write_lines(render_stats_csv(rows))
         return
     context.emit(result, make_stats_renderer(depth), paged=True)
 

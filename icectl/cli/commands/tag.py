@@ -23,7 +23,7 @@ def list_tags(context: CommandContext) -> None:
     """List the tags with the commit of each, and the names of deleted tags."""
     listing = refs.list_tags(context.open_repository())
     if context.options.jsonl:
-        context.emit_list("tags", listing.tags, lambda _tags, _style: ())
+        context.emit_list("tags", listing.tags, lambda _tags: ())
     else:
         context.emit(listing, render_tags, paged=True)
 

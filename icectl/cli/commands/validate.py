@@ -214,7 +214,7 @@ def validate(
     if github:
         context.output.write(render_github(result))
     elif context.options.jsonl:
-        context.emit_list("findings", result.findings, lambda _items, _style: ())
+        context.emit_list("findings", result.findings, lambda _items: ())
     else:
         context.emit(result, render_validation, paged=True)
     return exit_codes.DONE if result.ok else exit_codes.FINDINGS

@@ -1,0 +1,69 @@
+"""Blocks as plain aligned text, for pipes, files and long streams.
+
+Nothing is ever cut here, and nothing is measured twice: `log` of a long history goes through
+this writer line by line.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from icectl.render.blocks import Block, Share, Table, Tree
+from icectl.render.text import display_width, escape_controls
+
+GAP = "  "
+BAR_WIDTH = 20
+
+
+def plain_lines(blocks: Iterable[Block]) -> Iterator[str]:
+    for block in blocks:
+        if isinstance(block, str):
+            yield escape_controls(block)
+        elif isinstance(block, Table):
+            yield from _align(block)
+        elif isinstance(block, Tree):
+            yield from _draw_tree(block)
+        else:
+            yield "".join(
+                escape_controls(part if isinstance(part, str) else part[0]) for part in block
+            ).rstrip()
+
+
+def plain_cell(value: object) -> str:
+    """A cell of a table as text."""
+    if value is None:
+        return ""
+    if isinstance(value, Share):
+        share = min(max(value.value, 0.0), 1.0)
+        return "#" * (max(1, round(share * BAR_WIDTH)) if share else 0)
+    if isinstance(value, tuple):
+        value = value[0]
+    return escape_controls(str(value))
+
+
+def _align(table: Table) -> Iterator[str]:
+    cells = [[plain_cell(value) for value in row] for row in table.rows]
+    if not cells:
+        return
+    titles = [column.title for column in table.columns]
+    widths = [max(map(display_width, values)) for values in zip(titles, *cells, strict=True)]
+    for row in (titles, *cells):
+        parts = []
+        for column, text, width in zip(table.columns, row, widths, strict=True):
+            spaces = " " * (width - display_width(text))
+            parts.append(spaces + text if column.right else text + spaces)
+        yield GAP.join(parts).rstrip()
+
+
+def _draw_tree(tree: Tree) -> Iterator[str]:
+    """By rich, on a console wide enough that no line is ever wrapped."""
+    import io
+
+    from rich.console import Console
+
+    from icectl.render.screen import make_tree
+
+    console = Console(file=io.StringIO(), width=100_000, color_system=None, highlight=False)
+    with console.capture() as capture:
+        console.print(make_tree(tree), soft_wrap=True)
+    yield from (line.rstrip() for line in capture.get().splitlines())

@@ -1,0 +1,195 @@
+"""Blocks drawn by rich on a terminal.
+
+On a narrow terminal ids are shortened to a prefix that icectl takes as a REF, optional columns
+are left out, and only text columns wrap: ids, numbers and names are never broken.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import TextIO
+
+from rich.bar import Bar
+from rich.console import Console, RenderableType
+from rich.table import Table as RichTable
+from rich.text import Text
+from rich.theme import Theme
+from rich.tree import Tree as RichTree
+
+from icectl.render.blocks import Block, Column, Line, Share, Table, Tree, TreeEntry
+from icectl.render.plain import BAR_WIDTH, GAP, plain_cell, plain_lines
+from icectl.render.text import display_width, escape_controls
+
+THEME = Theme(
+    {
+        "id": "yellow",
+        "branch": "bold green",
+        "tag": "bold magenta",
+        "path": "cyan",
+        "time": "blue",
+        "good": "green",
+        "bad": "bold red",
+        "warning": "yellow",
+        "title": "bold",
+        "dim": "dim",
+    }
+)
+INDENT = 4
+"""Columns before the second and later lines of a long line."""
+SMALLEST_TEXT = 16
+"""Columns that a wrapping column keeps."""
+MOST_ROWS = 2000
+"""A longer table takes rich more time than a person waits; it is written as plain text."""
+
+
+def make_console(
+    stream: TextIO,
+    environ: Mapping[str, str],
+    *,
+    no_color: bool = False,
+    terminal: bool | None = None,
+) -> Console:
+    """A console that takes every text literally."""
+    return Console(
+        file=stream,
+        theme=THEME,
+        markup=False,
+        emoji=False,
+        highlight=False,
+        no_color=True if no_color or environ.get("NO_COLOR") else None,
+        force_terminal=terminal,
+        _environ=environ,
+    )
+
+
+def draw(blocks: Iterable[Block], console: Console) -> None:
+    for block in blocks:
+        if isinstance(block, Table):
+            for drawn in _tables(block, console.width):
+                console.print(drawn)
+        elif isinstance(block, Tree):
+            console.print(make_tree(block))
+        else:
+            _draw_line(make_text(block), console)
+
+
+def _draw_line(text: Text, console: Console) -> None:
+    if text.cell_len <= console.width:
+        console.print(text)
+        return
+    first, *rest = text.wrap(console, max(console.width - INDENT, INDENT))
+    console.print(first)
+    for line in rest:
+        console.print(Text(" " * INDENT).append_text(line))
+
+
+def make_text(line: Line) -> Text:
+    if isinstance(line, str):
+        return Text(escape_controls(line))
+    parts = [
+        escape_controls(part) if isinstance(part, str) else (escape_controls(part[0]), part[1])
+        for part in line
+    ]
+    return Text.assemble(*parts)
+
+
+def make_tree(tree: Tree) -> RichTree:
+    top = RichTree(Text(escape_controls(tree.root)), guide_style="dim")
+    nodes: dict[tuple[str, ...], RichTree] = {}
+    depth = len(_names(tree.root))
+    for entry in tree.entries:
+        names = tuple(_names(entry.path)[depth:])
+        node = top
+        for end in range(1, len(names) + 1):
+            path = names[:end]
+            if path not in nodes:
+                nodes[path] = node.add(Text(escape_controls(path[-1])))
+            node = nodes[path]
+        node.label = _label(entry, names[-1] if names else tree.root)
+    return top
+
+
+def _label(entry: TreeEntry, name: str) -> Text:
+    marked = f"{entry.mark} {name}" if entry.mark else name
+    label = Text(escape_controls(marked), style=entry.role or "")
+    if entry.note:
+        label.append(f"  {escape_controls(entry.note)}", style="dim")
+    for line in entry.details:
+        label.append(f"\n    {escape_controls(line)}", style="dim")
+    return label
+
+
+def _names(path: str) -> list[str]:
+    return [name for name in path.split("/") if name]
+
+
+def _tables(table: Table, width: int) -> Iterator[RenderableType]:
+    rows = [list(row) for row in table.rows]
+    if not rows:
+        return
+    if len(rows) > MOST_ROWS:
+        for line in plain_lines([Table(table.columns, rows)]):
+            yield Text(line)
+        return
+    shown = _fitting_columns(table.columns, rows, width)
+    drawn = RichTable(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="title")
+    for index in shown:
+        column = table.columns[index]
+        drawn.add_column(
+            Text(column.title),
+            justify="right" if column.right else "left",
+            style=column.role or "",
+            no_wrap=not column.wraps,
+            overflow="fold" if column.wraps else "ellipsis",
+            min_width=min(SMALLEST_TEXT, _natural(column, rows, index, width))
+            if column.wraps
+            else None,
+        )
+    for row in rows:
+        drawn.add_row(*(_cell(table.columns[index], row[index], width) for index in shown))
+    yield drawn
+
+
+def _fitting_columns(
+    columns: Sequence[Column], rows: Sequence[Sequence[object]], width: int
+) -> list[int]:
+    """The columns to draw: optional ones are left out, from the right, until the rest fits."""
+    shown = list(range(len(columns)))
+
+    def needed() -> int:
+        total = len(GAP) * (len(shown) - 1)
+        for index in shown:
+            natural = _natural(columns[index], rows, index, width)
+            total += min(natural, SMALLEST_TEXT) if columns[index].wraps else natural
+        return total
+
+    for index in reversed(range(len(columns))):
+        if needed() <= width:
+            break
+        if columns[index].optional:
+            shown.remove(index)
+    return shown
+
+
+def _natural(column: Column, rows: Sequence[Sequence[object]], index: int, width: int) -> int:
+    longest = max(display_width(_shorten(column, plain_cell(row[index]), width)) for row in rows)
+    return max(longest, display_width(column.title))
+
+
+def _cell(column: Column, value: object, width: int) -> RenderableType:
+    if isinstance(value, Share):
+        return Bar(1.0, 0.0, value.value, width=BAR_WIDTH)
+    text = _shorten(column, plain_cell(value), width)
+    style = value[1] if isinstance(value, tuple) else ""
+    return Text(text, style=style)
+
+
+def _shorten(column: Column, text: str, width: int) -> str:
+    """Ids keep enough characters to be a REF; times lose the seconds, then the time of day."""
+    if width >= 100:
+        return text
+    if column.role == "id":
+        return text[: 12 if width >= 70 else 8]
+    if column.role == "time":
+        return text[: 16 if width >= 70 else 10]
+    return text
