@@ -9,15 +9,12 @@
     keep_daily = 30
 
 It is `$ICECTL_CONFIG`, else `$XDG_CONFIG_HOME/icectl/config.toml`, else the same below
-`~/.config`. Users edit it too, so a change adds or cuts whole tables of the text and keeps
-every other byte; the result is parsed and compared with what was meant before it replaces
-the file.
+`~/.config`. Users edit it too, so changes go through tomlkit, which keeps the rest of the text.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -99,61 +96,50 @@ def read_config_file(environ: Mapping[str, str]) -> ConfigFile:
 
 def add_repository(config: ConfigFile, name: str, location: Location) -> None:
     """Append the repository to the file; `RefusedError` when the name is taken."""
+    import tomlkit
+
     if name in config.repositories:
         raise RefusedError(
             f"there is a repository named {name!r} already",
             hint=f"icectl remote remove {name}",
         )
+    document = tomlkit.parse(config.text)
     entry: dict[str, Any] = {"location": location.url}
-    lines = [f"[repositories.{_quote(name)}]", f"location = {_quote(location.url)}"]
     if location.storage_options:
         entry["storage_options"] = dict(location.storage_options)
-        lines += ["", f"[repositories.{_quote(name)}.storage_options]"]
-        lines += [
-            f"{_quote(key)} = {_quote(value)}" for key, value in entry["storage_options"].items()
-        ]
-    before = config.text
-    if before and not before.endswith("\n\n"):
-        before += "\n" if before.endswith("\n") else "\n\n"
-    tables = {**config.document.get("repositories", {}), name: entry}
-    _replace(config, before + "\n".join(lines) + "\n", {**config.document, "repositories": tables})
+    tables = document.setdefault("repositories", tomlkit.table(is_super_table=True))
+    tables[name] = entry
+    _replace(config, tomlkit.dumps(document))
 
 
 def remove_repository(config: ConfigFile, name: str) -> None:
-    """Cut the repository's tables out of the file."""
-    tables = dict(config.document.get("repositories", {}))
+    """Remove the repository's tables from the file; comments about the next table stay."""
+    import tomlkit
+
+    document = tomlkit.parse(config.text)
+    tables = document.get("repositories", {})
     if name not in tables:
         raise RefNotFoundError(
             f"there is no repository named {name!r}", hint="icectl remote list shows the names"
         )
+    # tomlkit counts the comment above a header to the table before it.
+    comments = _trailing_comments(tables[name].as_string())
     del tables[name]
-    document = {**config.document, "repositories": tables}
     if not tables:
         del document["repositories"]
-    _replace(config, _without_tables(config.text, ("repositories", name)), document)
+    text = tomlkit.dumps(document)
+    pairs = zip(config.text, text, strict=False)
+    same = next((at for at, (old, new) in enumerate(pairs) if old != new), len(text))
+    at = text.rfind("\n", 0, same) + 1
+    _replace(config, text[:at] + comments + text[at:])
 
 
-def _without_tables(text: str, path: tuple[str, ...]) -> str:
-    """The text without the tables at and below `path`; comments before the next one stay."""
-    kept: list[str] = []
-    pending: list[str] = []
-    cutting = False
-    for line in text.splitlines(keepends=True):
-        header = _header(line)
-        if header is not None:
-            cutting = header[: len(path)] == path
-            if not cutting:
-                kept += pending
-            pending = []
-        if not cutting:
-            kept.append(line)
-        elif header is None:
-            stripped = line.strip()
-            if stripped.startswith("#"):
-                pending.append(line)
-            elif stripped:
-                pending = []
-    return "".join(kept + pending)
+def _trailing_comments(text: str) -> str:
+    lines = text.splitlines(keepends=True)
+    start = len(lines)
+    while start and (not lines[start - 1].strip() or lines[start - 1].lstrip().startswith("#")):
+        start -= 1
+    return "".join(lines[start:]).lstrip("\n")
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -162,32 +148,8 @@ def _parse(text: str) -> dict[str, Any]:
     return tomllib.loads(text)
 
 
-def _header(line: str) -> tuple[str, ...] | None:
-    """The path that a `[table.header]` line names; the TOML parser itself reads it."""
-    if not line.lstrip().startswith("["):
-        return None
-    try:
-        node: Any = _parse(line)
-    except ValueError:
-        return None
-    path: list[str] = []
-    while isinstance(node, dict) and node:
-        key, node = next(iter(node.items()))
-        path.append(key)
-    return tuple(path)
-
-
-def _replace(config: ConfigFile, text: str, meant: Mapping[str, Any]) -> None:
+def _replace(config: ConfigFile, text: str) -> None:
     """Put the new text in place as a whole, readable by its owner only."""
-    try:
-        understood = _parse(text)
-    except ValueError:
-        understood = None
-    if understood != meant:
-        raise RefusedError(
-            f"{config.path} is written in a way that icectl cannot change safely",
-            hint="edit it by hand",
-        )
     target = config.path.resolve()
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -209,11 +171,6 @@ def _replace(config: ConfigFile, text: str, meant: Mapping[str, Any]) -> None:
         raise IcectlError(
             f"the config file {config.path} cannot be written: {error.strerror}"
         ) from error
-
-
-def _quote(text: str) -> str:
-    """A TOML basic string; JSON's escapes are a subset of TOML's, except for DEL."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _malformed(path: Path, reason: str) -> UsageError:

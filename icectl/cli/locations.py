@@ -23,6 +23,8 @@ _SECRET = re.compile(
 _USERINFO = re.compile(r"://(?:[^\s/]*@|[^\s/@:]*:(?![0-9]*(?:/|$))\S*@)")
 """`user:password@` of a URL; keys of AWS may well contain a `/`, which no port does."""
 _ONE_SLASH = re.compile(r"(file|s3|gs|gcs|memory):/(?!/)")
+_LIKE_A_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{2,62}/\S+")
+"""`bucket/prefix`, as people write it who leave out the scheme."""
 _MARKERS = (("repo",), ("refs", "snapshots"), ("r", "s"))
 """What lies in the root of a repository: V2, V1, and the legacy generations."""
 
@@ -95,7 +97,11 @@ def suggest_repository(text: str, environ: Mapping[str, str]) -> str | None:
     around = next(filter(is_repository_directory, path.parents), None)
     if around is not None:
         return f"it lies inside the repository {around}: -r {around}"
-    return _suggest_neighbour(path)
+    if neighbour := _suggest_neighbour(path):
+        return neighbour
+    if _LIKE_A_BUCKET.fullmatch(text) and not path.parent.exists():
+        return f"is it in a bucket? Write -r s3://{text} or -r gs://{text}"
+    return None
 
 
 def _suggest_neighbour(path: Path) -> str | None:

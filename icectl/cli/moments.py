@@ -1,4 +1,4 @@
-"""Times and ages as a user writes them: `2024-01-31`, `2024-01-31T12:00:00Z`, `3d`."""
+"""Times and ages as a user writes them: `2024-01-31`, `2024-01-31T12:00:00Z`, `3d`, `2 weeks`."""
 
 from __future__ import annotations
 
@@ -9,13 +9,29 @@ from icectl.errors import UsageError
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400, "y": 365 * 86400}
 _AGE = re.compile(r"([0-9]{1,9})([smhdwy])")
+_WORDS = re.compile(
+    r"([0-9]{1,9}) *(second|minute|hour|day|week|month|year)s?(?: ago)?", re.IGNORECASE
+)
+_WORD_SECONDS = {
+    "second": 1,
+    "minute": 60,
+    "hour": 3600,
+    "day": 86400,
+    "week": 7 * 86400,
+    "month": 30 * 86400,
+    "year": 365 * 86400,
+}
+_DAYS_AGO = {"today": 0, "yesterday": 1}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST = (datetime(1, 1, 1, tzinfo=UTC) - _EPOCH) // timedelta(microseconds=1)
-_HINT = "write a date (2024-01-31), a time (2024-01-31T12:00:00Z) or an age (90m, 12h, 3d, 2w, 1y)"
+_HINT = "write a date (2024-01-31), a time (2024-01-31T12:00:00Z) or an age (12h, 3d, 2 weeks)"
 
 
 def parse_age(text: str) -> int:
-    """`3d`, `12h`, `1d12h` as microseconds."""
+    """`3d`, `12h`, `1d12h`, `2 weeks` as microseconds; a month has 30 days."""
+    words = _WORDS.fullmatch(text)
+    if words is not None:
+        return int(words[1]) * _WORD_SECONDS[words[2].lower()] * 1_000_000
     parts = _AGE.findall(text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
         raise UsageError(f"{text!r} is not an age", hint="write 90m, 12h, 3d, 2w or 1y")
@@ -27,7 +43,8 @@ def parse_moment(text: str, now: int) -> int:
 
     A time without an offset is UTC, like everything that icectl prints.
     """
-    if _AGE.match(text) and "-" not in text:
+    text = _resolve_day(text, now)
+    if (_AGE.match(text) or _WORDS.fullmatch(text)) and "-" not in text:
         moment_ago = now - parse_age(text)
         if moment_ago < _FIRST:
             raise UsageError(f"{text!r} is too long ago", hint="the year 1 is the first")
@@ -43,9 +60,18 @@ def parse_moment(text: str, now: int) -> int:
 
 def parse_last_moment(text: str, now: int) -> int:
     """The same, where a date is the whole day: the last moment of it."""
+    text = _resolve_day(text, now)
     moment = parse_moment(text, now)
     try:
         date.fromisoformat(text)
     except ValueError:
         return moment
     return moment + _SECONDS["d"] * 1_000_000 - 1
+
+
+def _resolve_day(text: str, now: int) -> str:
+    """The date (UTC) that `today` or `yesterday` names; any other text as it is."""
+    days = _DAYS_AGO.get(text.lower())
+    if days is None:
+        return text
+    return str((_EPOCH + timedelta(microseconds=now) - timedelta(days=days)).date())

@@ -10,7 +10,8 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import sys
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from icectl.errors import FormatError
@@ -25,7 +26,6 @@ _CHOICES = frozenset({"store", "preload_if", "from", "to", "condition"})
 """Fields whose value is a choice between variants; so is an item of any list."""
 
 _PLAIN = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[a-zA-Z_][a-zA-Z0-9_]*", re.I)
-_NOT_PRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _TAG = re.compile(r"[A-Za-z0-9_-]+")
 
 
@@ -57,60 +57,73 @@ def decode_config_yaml(data: bytes) -> dict[str, object]:
 
 
 def encode_config_yaml(config: Mapping[str, object]) -> bytes:
-    text = "\n".join(_lines(config, choice=False, depth=0)) + "\n"
+    import yaml
+
+    node = _node(config, choice=False, depth=0)
     try:
+        text: str = yaml.serialize(node, Dumper=_dumper(), allow_unicode=True, width=sys.maxsize)
         return text.encode()
     except UnicodeEncodeError as error:
         raise FormatError("a text that is not valid unicode cannot be stored") from error
 
 
-def _lines(value: object, *, choice: bool, depth: int) -> Iterator[str]:
-    """The lines of a block; the first one continues the line of the parent."""
+def _node(value: object, *, choice: bool, depth: int) -> yaml.Node:
+    """The value as PyYAML's nodes, with a tag where a choice between variants is stored."""
+    import yaml
+
     if depth > MAX_DEPTH:
         raise FormatError(f"the configuration nests deeper than {MAX_DEPTH}")
     if isinstance(value, Mapping) and (isinstance(value, Variant) or (choice and len(value) == 1)):
         [(tag, inner)] = value.items()
         if not _TAG.fullmatch(tag):
             raise FormatError(f"{tag!r} cannot be the name of a variant")
-        lines = list(_lines(inner, choice=False, depth=depth + 1))
-        block = isinstance(inner, Mapping | list | tuple) and len(inner) > 0
-        yield f"!{tag}" if block else f"!{tag} {lines.pop(0)}"
-        yield from lines
-    elif isinstance(value, Mapping) and value:
-        for name, item in value.items():
-            yield from _entry(f"{_scalar(str(name))}:", item, name in _CHOICES, depth)
-    elif isinstance(value, list | tuple) and value:
-        for item in value:
-            yield from _entry("-", item, True, depth)
-    else:
-        yield _scalar(value)
-
-
-def _entry(head: str, value: object, choice: bool, depth: int) -> Iterator[str]:
-    lines = list(_lines(value, choice=choice, depth=depth + 1))
-    inline = len(lines) == 1 and not (isinstance(value, Mapping | list | tuple) and value)
-    if inline or lines[0].startswith("!"):
-        yield f"{head} {lines.pop(0)}"
-    else:
-        yield head
-    yield from (f"  {line}" for line in lines)
-
-
-def _scalar(value: object) -> str:
-    if isinstance(value, str):
-        if _PLAIN.fullmatch(value):
-            return value
-        quoted = json.dumps(value, ensure_ascii=False)
-        return _NOT_PRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", quoted)
+        node = _node(inner, choice=False, depth=depth + 1)
+        node.tag = f"!{tag}"
+        return node
     if isinstance(value, Mapping):
-        return "{}"
-    if isinstance(value, Sequence) and not isinstance(value, bytes):
-        return "[]"
+        items = [
+            (_scalar(str(name)), _node(item, choice=name in _CHOICES, depth=depth + 1))
+            for name, item in value.items()
+        ]
+        return yaml.MappingNode("tag:yaml.org,2002:map", items, flow_style=not items)
+    if isinstance(value, list | tuple):
+        elements = [_node(item, choice=True, depth=depth + 1) for item in value]
+        return yaml.SequenceNode("tag:yaml.org,2002:seq", elements, flow_style=not elements)
+    return _scalar(value)
+
+
+def _scalar(value: object) -> yaml.ScalarNode:
+    import yaml
+
+    if isinstance(value, str):
+        # Quoted unless every version of YAML takes it for a text.
+        style = None if _PLAIN.fullmatch(value) else '"'
+        return yaml.ScalarNode("tag:yaml.org,2002:str", value, style=style)
     if value is None or isinstance(value, bool | int):
-        return json.dumps(value)
+        kind = "null" if value is None else "bool" if isinstance(value, bool) else "int"
+        return yaml.ScalarNode(f"tag:yaml.org,2002:{kind}", json.dumps(value))
     if isinstance(value, float):
-        return {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}.get(repr(value), repr(value))
+        text = {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}.get(repr(value), repr(value))
+        return yaml.ScalarNode("tag:yaml.org,2002:float", text)
     raise FormatError(f"a value of the type {type(value).__name__} cannot be in a configuration")
+
+
+@functools.cache
+def _dumper() -> type[yaml.SafeDumper]:
+    import yaml
+
+    class Dumper(yaml.SafeDumper):
+        yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012
+
+        def choose_scalar_style(self) -> str:
+            """PyYAML quotes every scalar whose tag is written; a number must stay a number."""
+            if getattr(self.event, "style", None) is None:
+                return ""
+            style: str = super().choose_scalar_style()
+            return style
+
+    _add_core_schema(Dumper)
+    return Dumper
 
 
 @functools.cache
@@ -157,6 +170,13 @@ def _loader() -> type[yaml.SafeLoader]:
             scalar = yaml.ScalarNode(resolved, node.value, node.start_mark, node.end_mark)
             return Variant({tag: self.construct_object(scalar, deep=True)})
 
+    _add_core_schema(Loader)
+    Loader.add_multi_constructor("!", Loader.construct_variant)
+    return Loader
+
+
+def _add_core_schema(resolver: Any) -> None:
+    """The scalars of YAML 1.2, which the official reader and writer use."""
     for name, pattern, first in (
         ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
         ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),
@@ -168,8 +188,6 @@ def _loader() -> type[yaml.SafeLoader]:
             list("-+.0123456789"),
         ),
     ):
-        Loader.add_implicit_resolver(
+        resolver.add_implicit_resolver(
             f"tag:yaml.org,2002:{name}", re.compile(rf"^(?:{pattern})$"), first
         )
-    Loader.add_multi_constructor("!", Loader.construct_variant)
-    return Loader

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, takewhile
 from typing import TYPE_CHECKING
 
 from icectl.errors import FormatError, ObjectNotFoundError
@@ -13,6 +13,7 @@ from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.ops.commits import Commit, CommitReader, commit_fields
 from icectl.repository.repository import Repository
+from icectl.repository.resolve import parse_range
 
 if TYPE_CHECKING:
     from icectl.ops.change_counts import ChangeCounts
@@ -35,8 +36,18 @@ class LogOptions:
 
 
 def read_log(repository: Repository, ref: str, options: LogOptions) -> Iterator[Commit]:
-    """The ancestry of `ref`; read as far as the caller asks."""
-    infos: Iterable[SnapshotInfo] = repository.ancestry(repository.resolve(ref).snapshot_id)
+    """The ancestry of `ref`, or the commits of a range `A..B`; read as far as the caller asks."""
+    infos: Iterable[SnapshotInfo]
+    refs = parse_range(repository, ref)
+    if refs is None:
+        infos = repository.ancestry(repository.resolve(ref).snapshot_id)
+    else:
+        # With one parent each, `A..B` and `A...B` list the same commits.
+        excluded = {
+            info.id for info in repository.ancestry(repository.resolve(refs.from_).snapshot_id)
+        }
+        ancestry = repository.ancestry(repository.resolve(refs.to).snapshot_id)
+        infos = takewhile(lambda info: info.id not in excluded, ancestry)
     if options.path is not None:
         from icectl.ops.path_history import read_touching
 

@@ -44,6 +44,9 @@ class BranchChange:
 class TagChange:
     tag: str
     snapshot_id: SnapshotId
+    """Where the tag points, or pointed before it was deleted."""
+    previous_snapshot_id: SnapshotId | None = None
+    """None when the tag is new."""
 
 
 def list_branches(repository: Repository) -> BranchList:
@@ -81,7 +84,8 @@ def create_tag(repository: Repository, name: str, ref: str) -> TagChange:
 
 
 def delete_tag(repository: Repository, name: str) -> TagChange:
-    return TagChange(name, mutations.delete_tag(repository, name))
+    previous = mutations.delete_tag(repository, name)
+    return TagChange(name, previous, previous)
 
 
 def _resolve_expected(repository: Repository, expect: str | None) -> SnapshotId | None:

@@ -47,6 +47,9 @@ def update_document(entry: OpsLogEntry) -> dict[str, Any]:
     for field in fields(update.update_type):
         value = getattr(update.update_type, field.name)
         document[field.name] = _status_document(value) if field.name == "status" else value
+    if "previous_snap_id" in document:
+        # The specification's name, and the one that every other document uses.
+        document["previous_snapshot_id"] = document["previous_snap_id"]
     if isinstance(update.update_type, _WITH_TARGET):
         document["target_snapshot_id"] = entry.target
     return document

@@ -1,7 +1,8 @@
 """From what a user types for a REF to a snapshot.
 
 A REF is a branch, a tag, a snapshot id, a unique prefix of one, `branch:NAME` or `tag:NAME`;
-each may be followed by `~N` for the Nth ancestor.
+each may be followed by `~N` for the Nth ancestor or `^` for the parent. A range is `A..B`, what
+led from A to B, or `A...B`, what B has since their last common ancestor.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ DEFAULT_REF = f"branch:{DEFAULT_BRANCH}"
 SHORTEST_PREFIX = 4
 LONGEST_ID = 26
 SHOWN_CANDIDATES = 5
-_ANCESTOR = re.compile(r"(?P<base>.+)~(?P<count>[0-9]{0,4000})", re.DOTALL)
+_ANCESTOR = re.compile(r"(?P<base>.+)(?:\^|~(?P<count>[0-9]{0,4000}))", re.DOTALL)
+_RANGE = re.compile(r"(?P<from>.*?)(?P<dots>\.\.\.?)(?P<to>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,23 @@ def resolve_ref(repository: Repository, text: str) -> ResolvedRef:
             f"{base} has fewer than {count} ancestors", hint=f"`icectl log {base}` lists them"
         )
     return ResolvedRef(ancestor.id, "snapshot", None)
+
+
+@dataclass(frozen=True, slots=True)
+class RefRange:
+    from_: str
+    to: str
+    from_merge_base: bool
+    """Three dots: begin at the last common ancestor of the two."""
+
+
+def parse_range(repository: Repository, text: str) -> RefRange | None:
+    """`A..B` or `A...B`, where a missing end is main; None for anything else, such as a name."""
+    match = _RANGE.fullmatch(text)
+    if match is None or text in repository.branches() or text in repository.tags():
+        return None
+    from_, to = match["from"] or DEFAULT_REF, match["to"] or DEFAULT_REF
+    return RefRange(from_, to, match["dots"] == "...")
 
 
 def _resolve_name(repository: Repository, text: str) -> ResolvedRef | None:

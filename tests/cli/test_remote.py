@@ -145,7 +145,7 @@ def test_the_rest_of_the_file_stays(icectl: Icectl, config: Path) -> None:
     config.write_text(HAND_WRITTEN)
     assert icectl("remote", "add", "new", "gs://e/f").code == 0
     text = config.read_text()
-    assert text.startswith(HAND_WRITTEN)
+    assert set(HAND_WRITTEN.splitlines()) <= set(text.splitlines())
     assert tomllib.loads(text)["repositories"]["new"] == {"location": "gs://e/f"}
     assert icectl("remote", "remove", "old").code == 0
     text = config.read_text()
@@ -156,15 +156,12 @@ def test_the_rest_of_the_file_stays(icectl: Icectl, config: Path) -> None:
     assert document["extra"] == [{"n": 1}]
 
 
-def test_a_file_that_cannot_be_changed_safely_is_left_alone(icectl: Icectl, config: Path) -> None:
-    text = 'repositories = { x = { location = "s3://a/b" } }\n'
-    config.write_text(text)
-    assert icectl("remote", "show", "x").code == 0
-    for words in (["remove", "x"], ["add", "y", "s3://c/d"]):
-        outcome = icectl("remote", *words)
-        assert outcome.code == 16
-        assert "edit it by hand" in outcome.err
-        assert config.read_text() == text
+def test_an_inline_table_can_be_changed(icectl: Icectl, config: Path) -> None:
+    config.write_text('repositories = { x = { location = "s3://a/b" } }\n')
+    assert icectl("remote", "add", "y", "s3://c/d").code == 0
+    assert icectl("remote", "remove", "x").code == 0
+    document = tomllib.loads(config.read_text())
+    assert document == {"repositories": {"y": {"location": "s3://c/d"}}}
 
 
 @pytest.mark.parametrize(

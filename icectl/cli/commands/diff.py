@@ -11,7 +11,7 @@ from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.options import REF_HELP, command
 from icectl.errors import UsageError
-from icectl.repository.resolve import DEFAULT_REF
+from icectl.repository.resolve import DEFAULT_REF, parse_range
 
 if TYPE_CHECKING:
     from icectl.ops.diff.result import ChunkChanges
@@ -22,7 +22,7 @@ EXAMPLES = {
     "diff": (
         ("icectl diff v1.0", "what changed since the tag v1.0 up to the tip of main"),
         ("icectl diff --commit main~3", "what one commit changed"),
-        ("icectl diff main experiment --merge-base", "what the branch did since it left main"),
+        ("icectl diff main...experiment", "what the branch did since it left main"),
         ("icectl diff v1.0 v2.0 --path /surface --chunks", "one group, with chunk coordinates"),
         ("icectl diff main~1 main --exit-code --quiet", "for scripts: 0 the same, 3 different"),
     )
@@ -133,6 +133,13 @@ def _select_versions(
             "diff needs a version to begin with",
             hint="icectl diff FROM [TO], or icectl diff --commit REF",
         )
+    refs = parse_range(repository, from_)
+    if refs is not None:
+        if to is not None:
+            raise UsageError(
+                f"{from_} names both versions, so TO cannot be given", hint=f"icectl diff {from_}"
+            )
+        from_, to, merge_base = refs.from_, refs.to, merge_base or refs.from_merge_base
     newer = DEFAULT_REF if to is None else to
     return select_versions(repository, from_, newer, merge_base=merge_base)
 

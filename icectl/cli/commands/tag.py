@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import DefaultRefArgument, NewNameArgument, TagArgument, command
+from icectl.cli.options import DefaultRefArgument, NewNameArgument, TagArgument, YesOption, command
 from icectl.ops import refs
 from icectl.render.refs import render_tag_created, render_tag_deleted, render_tags
 from icectl.repository.resolve import DEFAULT_REF
@@ -14,7 +14,7 @@ EXAMPLES = {
         ("icectl tag create v1.0", "tag the tip of main"),
         ("icectl tag create v0.9 main~3", "tag an older commit"),
     ),
-    "tag delete": (("icectl tag delete v1.0", "for good: the name is never used again"),),
+    "tag delete": (("icectl tag delete v1.0", "the name can never be used again"),),
 }
 
 
@@ -36,14 +36,17 @@ def create(context: CommandContext, name: NewNameArgument, ref: DefaultRefArgume
 
 
 @command()
-def delete(context: CommandContext, tag: TagArgument) -> None:
-    """Delete a tag.
+def delete(context: CommandContext, tag: TagArgument, yes: YesOption = False) -> None:
+    """Delete a tag for good, after confirmation.
 
-    Only the name goes, at once and without a question; the output says where the tag pointed.
-    The specification keeps the name of a deleted tag from ever being used again, so what can
-    be undone is only that nothing points there: with a tag of another name.
+    The snapshot stays, and the output says where the tag pointed. The specification forbids
+    using the name of a deleted tag again; a tag with another name can point there.
     """
-    change = refs.delete_tag(context.open_repository(), tag)
+    repository = context.open_repository()
+    if tag in repository.tags():
+        where = f"tag {tag} of {repository.storage.location} at {repository.tags()[tag]}"
+        context.confirm(f"Delete the {where}? Its name can never be used again.", yes=yes)
+    change = refs.delete_tag(repository, tag)
     context.emit(change, render_tag_deleted)
     again = context.command_line("tag create", "NAME", str(change.snapshot_id))
-    context.note(f"the name is never used again; another tag there: {again}")
+    context.note(f"the name cannot be used again; to tag the same snapshot: {again}")
