@@ -20,7 +20,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from icectl.cli.exit_codes import EXIT_CODES, USAGE
-from icectl.cli.options import common_parameters, take_common
+from icectl.cli.options import COMMON, common_parameters, take_common
 from icectl.errors import UsageError
 
 PROGRAM = "icectl"
@@ -104,7 +104,6 @@ ALIASES = {
 }
 """Names that users of git, restic and borg try first."""
 
-_BY_NAME = {command.name: command for command in COMMANDS}
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -132,6 +131,20 @@ class HelpfulCommand(TyperCommand):
 
     def get_help_option(self, ctx: Any) -> Any:
         return _paged(super().get_help_option(ctx))
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Without the common options, which `icectl --help` describes, help fits a screen."""
+        every = self.params
+        self.params = own_parameters(self)
+        try:
+            super().format_options(ctx, formatter)
+        finally:
+            self.params = every
+
+
+def own_parameters(command: Any) -> list[Any]:
+    """The parameters that not every command has."""
+    return [parameter for parameter in command.params if parameter.name not in COMMON]
 
 
 class LazyGroup(TyperGroup):
@@ -173,7 +186,7 @@ def load(name: str) -> Any:
     """The typer command or group of this full name; None where there is none."""
     if name in GROUPS:
         return _make_group(name, GROUPS[name].summary + ".", GROUPS[name].default)
-    command = _BY_NAME.get(name)
+    command = _find(name)
     if command is None:
         return None
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -245,8 +258,14 @@ def _version_parameter() -> inspect.Parameter:
 
 def examples_of(name: str) -> tuple[tuple[str, str], ...]:
     """(command line, what it does) pairs of a command."""
-    examples: dict[str, tuple[tuple[str, str], ...]] = _module(_BY_NAME[name]).EXAMPLES
+    command = _find(name)
+    assert command is not None
+    examples: dict[str, tuple[tuple[str, str], ...]] = _module(command).EXAMPLES
     return examples.get(name, ())
+
+
+def _find(name: str) -> Command | None:
+    return next((command for command in COMMANDS if command.name == name), None)
 
 
 def _module(command: Command) -> Any:

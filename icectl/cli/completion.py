@@ -90,12 +90,25 @@ def _operations(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
     return KINDS
 
 
+def _paths(incomplete: str, *, directories_only: bool) -> Iterable[str]:
+    directory, slash, _ = incomplete.rpartition("/")
+    for entry in os.scandir((directory + slash) or "."):
+        if entry.is_dir():
+            yield f"{directory}{slash}{entry.name}/"
+        elif not directories_only:
+            yield f"{directory}{slash}{entry.name}"
+
+
+complete_file = _completer(lambda _ctx, word: _paths(word, directories_only=False))
+complete_directory = _completer(lambda _ctx, word: _paths(word, directories_only=True))
 complete_ref = _completer(_refs)
 complete_branch = _completer(lambda ctx, _: _open(ctx).branches())
 complete_tag = _completer(lambda ctx, _: _open(ctx).tags())
 complete_node = _completer(_nodes)
 complete_remote = _completer(_remotes)
-complete_location = _completer(_remotes)
+complete_location = _completer(
+    lambda ctx, word: [*_remotes(ctx, word), *_paths(word, directories_only=True)]
+)
 complete_rule = _completer(_rules)
 complete_operation = _completer(_operations)
 complete_kind = _completer(lambda _ctx, _: ("snapshots", "transaction_logs", "manifests", "chunks"))

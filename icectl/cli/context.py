@@ -178,11 +178,16 @@ class CommandContext:
 
         return make_console(sys.stderr, self.environ, no_color=self.options.no_color)
 
+    @property
+    def is_interactive(self) -> bool:
+        """Whether there is somebody to ask."""
+        return sys.stdin.isatty() and sys.stderr.isatty()
+
     def confirm(self, question: str, *, yes: bool, plan: Iterable[Block] = ()) -> None:
         """Show the plan and ask; return when the user agrees, `RefusedError` otherwise."""
         if yes:
             return
-        if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        if not self.is_interactive:
             raise RefusedError(
                 f"{self.command} needs a confirmation, and there is no terminal to ask on",
                 hint=f"add --yes: icectl {self.command} --yes ...",

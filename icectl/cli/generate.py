@@ -21,6 +21,9 @@ def generate() -> dict[str, str]:
         script = get_completion_script(
             prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE, shell=shell
         )
+        if shell == "zsh":
+            # zsh loads the file at the first Tab and expects the candidates from that very call.
+            script += '\n_icectl_completion "$@"'
         files[f"completions/{name}"] = script + "\n"
     return files
 

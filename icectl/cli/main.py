@@ -49,6 +49,9 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     if COMPLETE_VARIABLE in environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
         root().main(arguments, prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE)
     if arguments[:1] == ["help"]:
         arguments = [*arguments[1:], "--help"]

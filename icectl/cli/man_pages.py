@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from icectl import __version__
-from icectl.cli.app import GROUPS, examples_of, load, root, subcommands
+from icectl.cli.app import GROUPS, examples_of, load, own_parameters, root, subcommands
 from icectl.cli.exit_codes import EXIT_CODES
 
 ENVIRONMENT = (
@@ -76,7 +76,7 @@ def _main_page() -> str:
     ]
     for word, summary in summaries.items():
         lines += [".TP", rf"\fBicectl\-{_escape(word)}\fR(1)", _escape(f"{summary}.")]
-    lines += [".SH OPTIONS", *_option_list(root())]
+    lines += [".SH OPTIONS", *_option_list(root().params)]
     lines += _tail([f"icectl-{word}" for word in summaries])
     return "\n".join(lines) + "\n"
 
@@ -93,8 +93,8 @@ def _command_page(word: str) -> str:
         for argument in _arguments(command):
             lines += [".TP", rf"\fI{_escape(_metavar(argument))}\fR", _fold(argument.help or "")]
         if len(commands) > 1:
-            lines += _option_list(command)
-    if len(commands) == 1 and (options := _option_list(commands[word])):
+            lines += _option_list(own_parameters(command))
+    if len(commands) == 1 and (options := _option_list(own_parameters(commands[word]))):
         lines += [".SH OPTIONS", *options]
     lines += [".SH COMMON OPTIONS", _fold(COMMON_OPTIONS)]
     if word == "validate":
@@ -134,11 +134,10 @@ def _arguments(command: Any) -> list[Any]:
     return [one for one in command.params if one.param_type_name == "argument"]
 
 
-def _option_list(command: Any) -> list[str]:
-    """The options of a command, without those that every command takes."""
+def _option_list(parameters: Iterable[Any]) -> list[str]:
     lines: list[str] = []
-    for option in command.params:
-        if option.param_type_name != "option" or option.hidden:
+    for option in parameters:
+        if option.param_type_name != "option":
             continue
         names = ", ".join(rf"\fB{_escape(name)}\fR" for name in option.opts)
         value = "" if option.is_flag or option.count else rf" \fI{_escape(_metavar(option))}\fR"

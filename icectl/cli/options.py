@@ -7,12 +7,11 @@ equal parameters equal names, help and completion in every command.
 
 from __future__ import annotations
 
-import copy
 import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, get_args, get_type_hints
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -74,7 +73,7 @@ def command(
             take_common(ctx, values)
             invocation.command = ctx.command_path.partition(" ")[2]
             invocation.takes_repository = repository
-            own = {name: value for name, value in values.items() if name not in _COMMON}
+            own = {name: value for name, value in values.items() if name not in COMMON}
             invocation.words = tuple(
                 text
                 for value in own.values()
@@ -95,7 +94,7 @@ def command(
                 inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
                 *own,
                 *common_parameters(
-                    repository=repository, storage_options=with_storage, jsonl=jsonl, hidden=True
+                    repository=repository, storage_options=with_storage, jsonl=jsonl
                 ),
             ]
         )
@@ -144,7 +143,7 @@ VerboseOption = Annotated[
         help="Log what icectl does to stderr; -vv logs details.",
     ),
 ]
-_COMMON: dict[str, tuple[Any, Any]] = {
+COMMON: dict[str, tuple[Any, Any]] = {
     "repo": (RepoOption, None),
     "storage_option": (StorageOption, None),
     "json": (JsonOption, False),
@@ -153,13 +152,12 @@ _COMMON: dict[str, tuple[Any, Any]] = {
     "quiet": (QuietOption, False),
     "verbose": (VerboseOption, 0),
 }
-assert list(_COMMON) == [one.name for one in fields(CommonOptions)]
+assert list(COMMON) == [one.name for one in fields(CommonOptions)]
 
 
 def common_parameters(
-    *, repository: bool, storage_options: bool, jsonl: bool, hidden: bool = False
+    *, repository: bool, storage_options: bool, jsonl: bool
 ) -> list[inspect.Parameter]:
-    """The common options; `hidden` ones are parsed, and described by `icectl --help` only."""
     left_out = {
         *(() if repository else ("repo",)),
         *(() if storage_options else ("storage_option",)),
@@ -170,18 +168,11 @@ def common_parameters(
             name,
             inspect.Parameter.KEYWORD_ONLY,
             default=default,
-            annotation=_hide(annotation) if hidden else annotation,
+            annotation=annotation,
         )
-        for name, (annotation, default) in _COMMON.items()
+        for name, (annotation, default) in COMMON.items()
         if name not in left_out
     ]
-
-
-def _hide(annotation: Any) -> Any:
-    kind, option = get_args(annotation)
-    hidden = copy.copy(option)
-    hidden.hidden = True
-    return Annotated[kind, hidden]
 
 
 REF_HELP = (

@@ -96,10 +96,18 @@ def change_refs(place: Place, spec_version: int) -> None:
     assert place.run("branch", "reset", "dev", first, "--expect", third).code in (11, 12)
     assert place.theirs().lookup_branch("dev") == second
 
-    assert place.change("tag", "create", "v1", "dev") == {"tag": "v1", "snapshot_id": second}
+    assert place.change("tag", "create", "v1", "dev") == {
+        "tag": "v1",
+        "snapshot_id": second,
+        "previous_snapshot_id": None,
+    }
     assert place.theirs().lookup_tag("v1") == second
     place.theirs().create_tag("theirs", second)
-    assert place.change("tag", "delete", "theirs") == {"tag": "theirs", "snapshot_id": second}
+    assert place.change("tag", "delete", "theirs") == {
+        "tag": "theirs",
+        "snapshot_id": second,
+        "previous_snapshot_id": second,
+    }
     assert place.theirs().list_tags() == {"v1"}
     assert place.change("tag", "list")["deleted_tags"] == ["theirs"]
     with pytest.raises(ic.IcechunkError):

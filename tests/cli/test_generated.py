@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from icectl.cli.app import COMMANDS
 from icectl.cli.generate import generate, write
-from icectl.cli.tree import COMMANDS
 from tests.cli.terminals import Terminal
 
 ROOT = Path(__file__).parents[2]
@@ -57,7 +57,7 @@ def test_a_page_has_every_section(name: str) -> None:
     ):
         assert f"\n.SH {section}\n" in text
     if name != "man/icectl.1":
-        assert "\n.SH OPTIONS\n" in text
+        assert "\n.SH COMMON OPTIONS\n" in text
         assert "\n.SH EXAMPLES\n" in text
 
 
@@ -112,7 +112,9 @@ def with_remotes(environ: dict[str, str], tmp_path: Path) -> dict[str, str]:
 def bash(line: str, environ: dict[str, str], directory: Path) -> set[str]:
     script = (
         f"source '{ROOT}/completions/icectl.bash'\n"
-        'COMP_LINE="$1" COMP_POINT=${#1}\n_icectl\nprintf "%s\\n" "${COMPREPLY[@]}"'
+        'COMP_WORDS=($1); [[ $1 == *" " ]] && COMP_WORDS+=("")\n'
+        "COMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n"
+        '_icectl_completion icectl\nprintf "%s\\n" "${COMPREPLY[@]}"'
     )
     done = subprocess.run(
         [need("bash"), "--norc", "-c", script, "bash", line],

@@ -6,8 +6,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -91,20 +89,3 @@ def test_a_real_process_prints_the_same(process: Icectl, repository: Path) -> No
     assert (outcome.code, outcome.err) == (0, "")
     golden = GOLDEN / f"{slug('log --all --graph --oneline')}.txt"
     assert outcome.out == golden.read_text(encoding="utf-8")
-
-
-def test_log_of_a_local_repository_needs_nothing_heavy(repository: Path) -> None:
-    probe = (
-        "import sys; from icectl.cli.main import run; run(sys.argv[1:], {}); print(*sys.modules)"
-    )
-
-    done = subprocess.run(
-        [sys.executable, "-c", probe, "log", "--oneline", "-r", str(repository)],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    heavy = {"numpy", "rich", "typer", "fsspec", "s3fs", "gcsfs", "yaml", "msgpack", "asyncio"}
-    assert "moved" in done.stdout
-    assert heavy & {name.split(".")[0] for name in done.stdout.splitlines()[-1].split()} == set()

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from icectl.cli import tree
+from icectl.cli import app
 from icectl.cli.exit_codes import EXIT_CODES
 from icectl.cli.options import RefArgument, command
 from icectl.errors import IcectlError, RefNotFoundError
@@ -23,14 +23,15 @@ from tests.cli.conftest import Icectl
 
 @pytest.fixture
 def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], None]:
-    """Makes a function the command `planted REF`, the only one of the tree."""
+    """Makes a function the command `planted REF`, the only one of the app."""
 
     def plant(body: Callable[..., Any]) -> None:
         module = types.ModuleType("icectl.cli.commands.planted")
         module.EXAMPLES = {}  # type: ignore[attr-defined]
         module.body = command()(body)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
-        monkeypatch.setattr(tree, "COMMANDS", (tree.Command("planted", "x", "planted:body"),))
+        monkeypatch.setattr(app, "COMMANDS", (app.Command("planted", "x", "planted:body"),))
+        app.load.cache_clear()
 
     return plant
 
@@ -42,14 +43,14 @@ def every_error(kind: type[IcectlError] = IcectlError) -> list[type[IcectlError]
 def test_help_lists_every_command_group_and_exit_code(icectl: Icectl) -> None:
     outcome = icectl("--help")
     assert outcome.code == 0 and outcome.err == ""
-    for entry in tree.COMMANDS:
+    for entry in app.COMMANDS:
         assert f"\n  {entry.name.split(' ')[0]} " in outcome.out
     for code, meaning in EXIT_CODES:
         assert f"{code}  {meaning}" in outcome.out
 
 
-@pytest.mark.parametrize("entry", tree.COMMANDS, ids=lambda entry: entry.name)
-def test_help_of_each_command(icectl: Icectl, entry: tree.Command) -> None:
+@pytest.mark.parametrize("entry", app.COMMANDS, ids=lambda entry: entry.name)
+def test_help_of_each_command(icectl: Icectl, entry: app.Command) -> None:
     outcome = icectl(*entry.name.split(" "), "--help")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith(f"Usage: icectl {entry.name} ")
@@ -59,17 +60,17 @@ def test_help_of_each_command(icectl: Icectl, entry: tree.Command) -> None:
     assert icectl("help", *entry.name.split(" ")).out == outcome.out
 
 
-@pytest.mark.parametrize("group", tree.GROUPS)
+@pytest.mark.parametrize("group", app.GROUPS)
 def test_help_of_each_group(icectl: Icectl, group: str) -> None:
     outcome = icectl(group, "--help")
     assert outcome.code == 0
-    for entry in tree.subcommands(group):
+    for entry in app.subcommands(group):
         assert entry.name.split(" ")[1] in outcome.out
 
 
 def test_every_group_is_known() -> None:
-    used = {entry.name.split(" ")[0] for entry in tree.COMMANDS if " " in entry.name}
-    assert used == set(tree.GROUPS)
+    used = {entry.name.split(" ")[0] for entry in app.COMMANDS if " " in entry.name}
+    assert used == set(app.GROUPS)
 
 
 def test_every_exit_code_of_an_error_is_documented() -> None:
@@ -187,7 +188,7 @@ def body(context):
     {body}
 module.body = command()(body)
 sys.modules[module.__name__] = module
-tree.COMMANDS = (tree.Command("planted", "x", "planted:body"),)
+app.COMMANDS = (app.Command("planted", "x", "planted:body"),)
 main.main()
 """
 

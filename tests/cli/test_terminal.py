@@ -12,31 +12,30 @@ from tests.cli.terminals import Terminal
 
 SCRIPT = """
 import sys, types
-from icectl.cli import main, tree
+from icectl.cli import app, main
 from icectl.cli.context import CommandContext
 from icectl.cli.options import YesOption, command
-from icectl.render.tables import Column, render_table
-from icectl.render.style import Style
+from icectl.render.blocks import Column, Table
 
 def list_things(context: CommandContext) -> None:
     '''List.'''
     rows = [(f"thing {n}", "word " * 30) for n in range(3)]
-    columns = [Column("NAME", "id"), Column("NOTE", shrink=True)]
-    context.emit_list("things", rows, lambda items, style: render_table(columns, items, style))
+    columns = [Column("NAME", "branch"), Column("NOTE", wraps=True)]
+    context.emit_list("things", rows, lambda items: [Table(columns, items)])
 
 def destroy(context: CommandContext, yes: YesOption = False) -> None:
     '''Destroy.'''
-    context.confirm("destroy \\x1b[2Jall?", yes=yes)
-    context.emit({"done": True}, lambda document, style: ["destroyed"])
+    context.confirm("destroy \\x1b[2Jall?", yes=yes, plan=["3 things"])
+    context.emit({"done": True}, lambda document: ["destroyed"])
 
 module = types.ModuleType("icectl.cli.commands.planted")
 module.EXAMPLES = {}
 module.list_things = command(repository=False, jsonl=True)(list_things)
 module.destroy = command(repository=False)(destroy)
 sys.modules[module.__name__] = module
-tree.COMMANDS = (
-    tree.Command("things", "x", "planted:list_things"),
-    tree.Command("destroy", "x", "planted:destroy"),
+app.COMMANDS = (
+    app.Command("things", "x", "planted:list_things"),
+    app.Command("destroy", "x", "planted:destroy"),
 )
 main.main()
 """
@@ -57,10 +56,10 @@ def shown(environ: dict[str, str], *arguments: str) -> str:
 
 def test_a_terminal_gets_colour_and_lines_that_fit(environ: dict[str, str]) -> None:
     text = shown(environ, "things")
-    assert "\x1b[33mthing 1\x1b[0m" in text
-    plain = shown(environ, "things", "--no-color").splitlines()
-    assert max(map(len, plain)) == WIDTH
-    assert plain[1].endswith("…") or plain[1].endswith("...")
+    assert "\x1b[1;32mthing 1\x1b[0m" in text
+    plain = shown({**environ, "TERM": "dumb"}, "things").splitlines()
+    assert max(map(len, plain)) <= WIDTH
+    assert sum(line.split().count("word") for line in plain) == 90, "nothing is cut or broken"
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_json_on_a_terminal_is_indented(environ: dict[str, str]) -> None:
 def test_the_pager_gets_what_is_long(environ: dict[str, str]) -> None:
     pager = {"ICECTL_PAGER": "sed s/^/P:/"}
     lines = shown({**environ, **pager}, "things", "--no-color").splitlines()
-    assert len(lines) == 4
+    assert len(lines) > 4
     assert all(line.startswith("P:") for line in lines)
     for without in ({"TERM": "dumb"}, {"ICECTL_PAGER": ""}, {"ICECTL_PAGER": "no-such-pager"}):
         assert "P:" not in shown({**environ, **pager, **without}, "things")
@@ -93,10 +92,10 @@ def test_leaving_the_pager_early_is_quiet(environ: dict[str, str]) -> None:
     assert code in (0, 141)
 
 
-@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("yes", 0), ("", 16), ("n", 16)])
+@pytest.mark.parametrize(("answer", "code"), [("y", 0), ("", 16), ("n", 16)])
 def test_a_terminal_is_asked(environ: dict[str, str], answer: str, code: int) -> None:
     with on_terminal(environ, "destroy") as terminal:
-        assert "destroy \\x1b[2Jall? [y/N] " in terminal.read_until("[y/N] ")
+        assert "destroy \\x1b[2Jall? [y/n] (n): " in terminal.read_until("(n): ")
         terminal.send(f"{answer}\n")
         text, found = terminal.finish()
     assert found == code
@@ -105,7 +104,7 @@ def test_a_terminal_is_asked(environ: dict[str, str], answer: str, code: int) ->
 
 def test_ctrl_c_at_the_question(environ: dict[str, str]) -> None:
     with on_terminal(environ, "destroy") as terminal:
-        terminal.read_until("[y/N] ")
+        terminal.read_until("(n): ")
         terminal.send("\x03")
         text, code = terminal.finish()
     assert code == 130

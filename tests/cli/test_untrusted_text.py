@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from icectl.format.snapshot import decode_snapshot, encode_snapshot
 from icectl.format.values import encode_flexbuffers, encode_metadata
 from icectl.model.repo import BranchCreatedUpdate, Ref, RepoStatus, TagCreatedUpdate, Update
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot
-from dataclasses import replace
 from tests.cli.conftest import Icectl
 from tests.cli.small_repository import START, repo_info, sid, write_small_repository
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from icectl.render.style import Style
 
 from icectl.ops.diff.chunks import read_chunk_changes
 from icectl.ops.diff.compare import diff_nodes
 from icectl.ops.diff.versions import select_versions
 from icectl.render.diff import render_diff
-from icectl.render.style import Style
 from tests.cli.conftest import Icectl, Outcome
 from tests.diff.facts import open_ours
 from tests.official import copied

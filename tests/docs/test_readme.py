@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
 from icectl.cli.parse import parse
 from icectl.cli.tree import COMMANDS, find_command
+
 from tests.docs.conftest import Icectl
 from tests.docs.readme import (
     PROJECT,

@@ -13,10 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-
-from icectl.cli.main import run
 from icectl.cli.parse import load
 from icectl.cli.tree import COMMANDS, GROUPS
+
+from icectl.cli.main import run
 
 GOOD: dict[str, tuple[str, ...]] = {
     "init": ("new",),

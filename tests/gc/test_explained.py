@@ -6,6 +6,7 @@ import datetime
 import random
 import shutil
 from collections.abc import Callable
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,6 @@ from icectl.ops.gc import states
 from icectl.ops.gc.collect import GcOptions, plan_run
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.transitions import state_of
-from dataclasses import fields, replace
 from icectl.repository.ops_log import read_repo
 from icectl.storage.local import LocalStorage
 from tests.gc.repositories import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,6 @@ from icectl.errors import FormatError
 from icectl.format.repo import encode_repo
 from icectl.model.repo import RepoInfo
 from icectl.ops.gc.objects import ObjectKind
-from dataclasses import replace
 from icectl.repository.backups import backup_name
 from icectl.repository.ops_log import read_repo
 from icectl.storage.local import LocalStorage

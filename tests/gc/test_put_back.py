@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ import pytest
 from icectl.errors import FormatError
 from icectl.model.repo import RepoInfo
 from icectl.ops.gc.objects import ObjectKind
-from dataclasses import replace
 from icectl.repository.backups import backup_name, check_newest
 from icectl.repository.ops_log import read_repo
 from icectl.storage.contract import ObjectInfo, Storage

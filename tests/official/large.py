@@ -12,6 +12,7 @@ Learnt about its API (2.3.0):
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,6 @@ import zarr
 from zarr.core.buffer import cpu
 
 from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange
-from dataclasses import replace
 from tests.official.histories import commit, create
 from tests.official.reading import Where, open_official
 

@@ -7,6 +7,7 @@ replaced. Its chunks do not exist: for tables, gc plans and scans, not for readi
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from icectl.format.snapshot import decode_snapshot, encode_snapshot
 from icectl.model.ids import ManifestId
 from icectl.model.manifest import Manifest
 from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange, ManifestFileInfo, ManifestRef
-from dataclasses import replace
 from tests.official.histories import commit, create
 from tests.official.reading import open_official
 

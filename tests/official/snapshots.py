@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import icechunk as ic
@@ -9,7 +10,6 @@ import icechunk as ic
 from icectl.format.repo import decode_repo, encode_repo
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import Ref, SnapshotInfo
-from dataclasses import replace
 from tests.official.histories import commit, create
 from tests.official.reading import open_official
 

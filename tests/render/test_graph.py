@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.render.graph import GraphRow, order_for_graph, render_graph
+from icectl.render.graph import GraphRow, order_for_graph
+from icectl.render.graph import render_graph as graph_lines
+from icectl.render.plain import plain_lines
+
+
+def render_graph(rows: Iterable[GraphRow]) -> list[str]:
+    return list(plain_lines(graph_lines(rows)))
 
 
 def rows(text: str) -> list[GraphRow]:

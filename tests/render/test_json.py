@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import json
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from hypothesis import strategies as st
 
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import Availability, RepoStatus
-from dataclasses import dataclass
 from icectl.render.json import render_json, render_jsonl, to_json
 
 

@@ -1,26 +1,21 @@
-"""What comes from a repository cannot talk to the terminal."""
+"""Text from a repository cannot talk to the terminal, wherever it is shown."""
 
 from __future__ import annotations
 
+import io
 import unicodedata
+from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icectl.render.style import Style
-from icectl.render.tables import Column, render_table
-from icectl.render.text import (
-    display_width,
-    escape_controls,
-    escape_lines,
-    first_line,
-    pad,
-    truncate,
-)
-from icectl.render.trees import TreeEntry, render_tree
+from icectl.render.blocks import Block, Column, Table, Tree, TreeEntry
+from icectl.render.plain import plain_lines
+from icectl.render.screen import draw, make_console
+from icectl.render.text import display_width, escape_controls, first_line, message_lines
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
-EVIL = "\x1b]0;owned\x07\x1b[2J\r\n\x9b31m\u202eabc\u2066\ud800"
+EVIL = "\x1b]0;owned\x07\x1b[2J\r\n\x9b31m\u202eabc\u2066\ud800 [bold]x[/bold] :smile:"
 
 
 def is_safe(line: str) -> bool:
@@ -31,46 +26,47 @@ def is_safe(line: str) -> bool:
     )
 
 
+def drawn(blocks: Iterable[Block], width: int = 300) -> list[str]:
+    stream = io.StringIO()
+    console = make_console(stream, {"COLUMNS": str(width)}, no_color=True)
+    draw(blocks, console)
+    return stream.getvalue().splitlines()
+
+
+def every_kind_of_block(text: str) -> list[Block]:
+    return [
+        text,
+        (text, (text, "id")),
+        Table([Column("T", "id"), Column("U", wraps=True)], [(text, (text, "dim"))]),
+        Tree(f"/{text}", [TreeEntry(f"/{text}/{text}", note=text, mark=text, details=(text,))]),
+    ]
+
+
 @given(ANY_TEXT)
 def test_escaped_text_is_one_safe_line(text: str) -> None:
     assert is_safe(escape_controls(text))
-    assert all(map(is_safe, escape_lines(text)))
-    assert is_safe(first_line(text))
+    assert is_safe(escape_controls(first_line(text)))
+
+
+@given(ANY_TEXT)
+def test_blocks_are_safe_on_a_pipe_and_on_a_terminal(text: str) -> None:
+    assert all(map(is_safe, plain_lines(every_kind_of_block(text))))
+    assert all(map(is_safe, drawn(every_kind_of_block(text))))
+
+
+def test_markup_is_shown_as_it_is() -> None:
+    for lines in (plain_lines(every_kind_of_block(EVIL)), drawn(every_kind_of_block(EVIL))):
+        text = "\n".join(lines)
+        assert "[bold]x[/bold] :smile:" in text
+        assert "\\x1b]0;owned\\x07\\x1b[2J\\r\\n\\x9b31m\\u202eabc\\u2066\\ud800" in text
 
 
 def test_escapes_are_readable() -> None:
-    assert escape_controls(EVIL) == (
-        "\\x1b]0;owned\\x07\\x1b[2J\\r\\n\\x9b31m\\u202eabc\\u2066\\ud800"
-    )
-    assert escape_lines("a\r\nb\x1b\n\nc") == ["a", "b\\x1b", "", "c"]
+    assert message_lines("a\r\nb\n\nc") == ["a", "b", "", "c"]
     assert escape_controls("naïve 日本 👩‍🚀 ok") == "naïve 日本 👩‍🚀 ok"
-
-
-def test_tables_and_trees_escape_what_they_show() -> None:
-    lines = list(render_table([Column(EVIL[:0] + "T"), Column("U")], [(EVIL, EVIL)]))
-    lines += render_tree("/" + EVIL, [TreeEntry(f"/{EVIL}/{EVIL}", note=EVIL)])
-    assert all(map(is_safe, lines))
-
-
-@given(ANY_TEXT.map(escape_controls), st.integers(0, 30))
-def test_truncated_text_fits(text: str, width: int) -> None:
-    short = truncate(text, width)
-    assert display_width(short) <= width
-    assert short == text or short.endswith("…"[:width])
-    assert display_width(pad(short, 40)) == 40
 
 
 def test_widths() -> None:
     assert display_width("abc") == 3
     assert display_width("日本") == 4
     assert display_width("e\u0301") == 1
-    assert truncate("日本語", 4) == "日…"
-    assert truncate("abcdef", 4) == "abc…"
-    assert truncate("abcdef", 4, "...") == "a..."
-
-
-def test_colour_is_outside_of_the_text() -> None:
-    style = Style(colour=True)
-    assert style.paint("x", "id") == "\x1b[33mx\x1b[0m"
-    assert style.paint("", "id") == ""
-    assert Style().paint("x", "id") == "x"

@@ -1,16 +1,11 @@
-"""Times, sizes, trees and progress as people read them."""
+"""Times, sizes and counts as people read them."""
 
 from __future__ import annotations
 
-import io
-
 import pytest
 
-from icectl.render.progress import Progress
 from icectl.render.sizes import format_count, format_size
-from icectl.render.style import Style
 from icectl.render.times import format_age, format_duration, format_time, format_time_short
-from icectl.render.trees import TreeEntry, render_tree
 
 
 def test_times() -> None:
@@ -53,69 +48,3 @@ def test_sizes(count: int, expected: str) -> None:
 def test_counts() -> None:
     assert format_count(1, "snapshot") == "1 snapshot"
     assert format_count(2000, "branch", "branches") == "2,000 branches"
-
-
-def test_tree() -> None:
-    entries = [
-        TreeEntry("/"),
-        TreeEntry("/a"),
-        TreeEntry("/a/x", "(3, 4) float32"),
-        TreeEntry("/a/y"),
-        TreeEntry("/implied/z"),
-    ]
-    assert list(render_tree("/", entries)) == [
-        "/",
-        "├── a",
-        "│   ├── x  (3, 4) float32",
-        "│   └── y",
-        "└── implied",
-        "    └── z",
-    ]
-    assert list(render_tree("/a", entries[1:4], Style(unicode=False))) == [
-        "/a",
-        "|-- x  (3, 4) float32",
-        "`-- y",
-    ]
-
-
-def test_a_deep_tree_needs_no_deep_stack() -> None:
-    path = "/a" * 5000
-    assert len(list(render_tree("/", [TreeEntry(path)]))) == 5001
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 0.0
-
-    def __call__(self) -> float:
-        return self.now
-
-
-def advance(progress: Progress, clock: Clock, seconds: float, times: int) -> None:
-    with progress:
-        for _ in range(times):
-            clock.now += seconds
-            progress.advance()
-
-
-def test_progress_in_a_log_is_a_line_now_and_then() -> None:
-    stream, clock = io.StringIO(), Clock()
-    progress = Progress("reading", 100, unit="files", stream=stream, terminal=False, clock=clock)
-    advance(progress, clock, 1, 65)
-    assert stream.getvalue() == (
-        "icectl: reading: 30/100 files, 30.0s\nicectl: reading: 60/100 files, 1m00s\n"
-    )
-
-
-def test_progress_on_a_terminal_is_a_bar_that_goes_away() -> None:
-    stream, clock = io.StringIO(), Clock()
-    advance(Progress("read", 4, stream=stream, terminal=True, clock=clock), clock, 0.06, 4)
-    assert "\r\x1b[Kread [############............] 2/4, 0.1s" in stream.getvalue()
-    assert stream.getvalue().endswith("\r\x1b[K")
-
-
-def test_quick_work_and_quiet_work_print_nothing() -> None:
-    stream, clock = io.StringIO(), Clock()
-    advance(Progress("x", None, stream=stream, terminal=True, clock=clock), clock, 0.01, 5)
-    advance(Progress("x", None, stream=None, terminal=True, clock=clock), clock, 100, 5)
-    assert stream.getvalue() == ""

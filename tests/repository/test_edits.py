@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from icectl.errors import ConflictError, RefNotFoundError, RefusedError, UsageError
@@ -15,7 +17,6 @@ from icectl.model.repo import (
     TagDeletedUpdate,
 )
 from icectl.model.values import MetadataItem
-from dataclasses import replace
 from icectl.repository import edits
 from tests.repository.builders import make_info, sid
 

@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.format.values import encode_flexbuffers
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
-from dataclasses import replace
 from icectl.repository import edits
 from icectl.repository.ops_log import OpsLogBeyondReach, OpsLogEntry, read_ops_log, read_repo
 from icectl.repository.update import update_repo

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from icectl.errors import (
@@ -20,7 +22,6 @@ from icectl.model.repo import (
     Update,
 )
 from icectl.model.values import UnknownField
-from dataclasses import replace
 from icectl.repository import edits, update
 from icectl.repository.ops_log import read_ops_log, read_repo
 from icectl.repository.update import update_repo, with_update

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,6 @@ import pytest
 
 from icectl.cli.main import run
 from icectl.format.repo import decode_repo, encode_repo
-from dataclasses import replace
 from icectl.storage.times import microseconds
 from tests.spark import MARKS
 from tests.spark.questions import (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,6 @@ from icectl.ops.validate.result import ValidateResult
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.ops.validate.sampling import Sample
-from dataclasses import replace
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
 from tests.gc.repositories import messy_repository, now

@@ -6,11 +6,11 @@ import pickle
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
 from icectl.errors import ObjectNotFoundError, PreconditionFailedError, StorageError
-from dataclasses import replace
 from icectl.storage import sharded_listing
 from icectl.storage.contract import ListingShard, Storage, Version
 from icectl.storage.sharded_listing import list_sharded, plan_listing_shards

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -37,7 +38,6 @@ from icectl.format.transaction_log import decode_transaction_log
 from icectl.format.writer import Writer
 from icectl.model.manifest import RefKind
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot
-from dataclasses import replace
 from tests.official import ic, zarr
 from tests.official.histories import commit, create
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,6 @@ from icectl.format.transaction_log import decode_transaction_log
 from icectl.model.manifest import Spans
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
-from dataclasses import dataclass, fields, is_dataclass
 from icectl.storage.local import LocalStorage
 from icectl.storage.open import open_storage
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +13,6 @@ import pytest
 from icectl.ops.validate.result import Finding
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
-from dataclasses import replace
 from icectl.storage.local import LocalStorage
 from tests.official import built, copied, zarr
 from tests.official.histories import commit, create

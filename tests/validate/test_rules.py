@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,6 @@ from icectl.model.transaction_log import MoveOperation
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.rules import RULES
 from icectl.ops.validate.run import ValidateOptions, validate
-from dataclasses import replace
 from icectl.storage.local import LocalStorage
 from icectl.storage.open import open_storage
 from tests.official import built

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,6 @@ from icectl.ops.stats.run import StatsOptions, measure
 from icectl.ops.validate.result import ValidateResult
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
-from dataclasses import replace
 from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage

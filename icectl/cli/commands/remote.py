@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from icectl.cli import completion
 from icectl.cli.config_file import add_repository, remove_repository
 from icectl.cli.context import CommandContext
 from icectl.cli.locations import (
@@ -48,7 +49,14 @@ class Remote:
     storage_options: dict[str, str]
 
 
-NameArgument = Annotated[str, typer.Argument(metavar="REMOTE", help="The name of the repository.")]
+NameArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="REMOTE",
+        help="The name of the repository.",
+        autocompletion=completion.complete_remote,
+    ),
+]
 
 
 @command(repository=False, jsonl=True)

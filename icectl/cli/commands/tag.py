@@ -37,15 +37,17 @@ def create(context: CommandContext, name: NewNameArgument, ref: DefaultRefArgume
 
 @command()
 def delete(context: CommandContext, tag: TagArgument, yes: YesOption = False) -> None:
-    """Delete a tag for good, after confirmation.
+    """Delete a tag for good.
 
-    The snapshot stays, and the output says where the tag pointed. The specification forbids
-    using the name of a deleted tag again; a tag with another name can point there.
+    Asks on a terminal; scripts need no --yes. The snapshot stays, and the output says where the
+    tag pointed. The specification forbids using the name of a deleted tag again; a tag with
+    another name can point there.
     """
     repository = context.open_repository()
     if tag in repository.tags():
         where = f"tag {tag} of {repository.storage.location} at {repository.tags()[tag]}"
-        context.confirm(f"Delete the {where}? Its name can never be used again.", yes=yes)
+        question = f"Delete the {where}? Its name can never be used again."
+        context.confirm(question, yes=yes or not context.is_interactive)
     change = refs.delete_tag(repository, tag)
     context.emit(change, render_tag_deleted)
     again = context.command_line("tag create", "NAME", str(change.snapshot_id))

@@ -1,0 +1,109 @@
+"""Tables, trees and progress, as plain text and drawn by rich."""
+
+from __future__ import annotations
+
+import io
+
+from icectl.render.blocks import Column, Share, Table, Tree, TreeEntry
+from icectl.render.plain import plain_lines
+from icectl.render.progress import ProgressDisplay
+from icectl.render.screen import make_console
+from tests.render.test_text import drawn
+
+TABLE = Table(
+    [
+        Column("SNAPSHOT", "id"),
+        Column("TIME", "time"),
+        Column("SIZE", right=True),
+        Column("EXTRA", optional=True),
+        Column("MESSAGE", wraps=True),
+    ],
+    [
+        ("1CECHNKREP0F1RSTCMT0", "2024-01-31 12:00:00Z", "1 KiB", "x" * 20, "a long message " * 4),
+        ("2CECHNKREP0F1RSTCMT0", "2024-01-31 12:00:00Z", None, None, "short"),
+    ],
+)
+
+
+def test_a_pipe_gets_aligned_rows_and_nothing_is_cut() -> None:
+    lines = list(plain_lines([TABLE]))
+    assert lines[0].split() == ["SNAPSHOT", "TIME", "SIZE", "EXTRA", "MESSAGE"]
+    assert ("a long message " * 4).strip() in lines[1]
+    assert lines[1].index("a long") == lines[2].index("short")
+    assert not any(line.endswith(" ") for line in lines)
+
+
+def test_no_rows_draw_nothing() -> None:
+    empty = Table(TABLE.columns, [])
+    assert list(plain_lines([empty])) == drawn([empty]) == []
+
+
+def test_a_narrow_terminal_keeps_whole_words() -> None:
+    lines = drawn([TABLE], width=60)
+    assert max(map(len, lines)) <= 60
+    assert "EXTRA" not in lines[0]
+    assert lines[1].startswith("1CECHNKR  2024-01-31  ")
+    words = " ".join(line[30:] for line in lines[1:]).split()
+    assert words.count("message") == 4
+
+
+def test_a_wide_terminal_shows_everything() -> None:
+    text = "\n".join(drawn([TABLE], width=160))
+    assert "1CECHNKREP0F1RSTCMT0" in text and "2024-01-31 12:00:00Z" in text and "EXTRA" in text
+
+
+def test_bars_have_the_length_of_their_share() -> None:
+    table = Table([Column("A"), Column("")], [("x", Share(0.5)), ("y", Share(0)), ("z", Share(2))])
+    rows = list(plain_lines([table]))[1:]
+    assert [row.count("#") for row in rows] == [10, 0, 20]
+
+
+def test_tree() -> None:
+    entries = [
+        TreeEntry("/"),
+        TreeEntry("/a"),
+        TreeEntry("/a/x", "(3, 4) float32", details=("shape changed",)),
+        TreeEntry("/a/y", mark="+"),
+        TreeEntry("/implied/z"),
+    ]
+    assert list(plain_lines([Tree("/", entries)])) == [
+        "/",
+        "├── a",
+        "│   ├── x  (3, 4) float32",
+        "│   │       shape changed",
+        "│   └── + y",
+        "└── implied",
+        "    └── z",
+    ]
+    assert next(iter(plain_lines([Tree("/a", entries[1:4])]))) == "/a"
+
+
+def test_a_deep_tree_needs_no_deep_stack() -> None:
+    assert len(list(plain_lines([Tree("/", [TreeEntry("/a" * 2000)])]))) == 2001
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_progress_in_a_log_is_a_line_now_and_then() -> None:
+    lines: list[str] = []
+    clock = Clock()
+    with ProgressDisplay(log=lines.append, clock=clock).phase("reading", 100, "files") as phase:
+        for _ in range(65):
+            clock.now += 1
+            phase.advance()
+    assert lines == ["reading: 30/100 files, 30.0s", "reading: 60/100 files, 1m00s"]
+
+
+def test_quick_work_and_quiet_work_print_nothing() -> None:
+    stream = io.StringIO()
+    console = make_console(stream, {}, terminal=True)
+    for display in (ProgressDisplay(console=console), ProgressDisplay()):
+        with display.phase("x") as one, display.phase("y", 3) as two:
+            one.advance()
+            two.advance(3)
+    assert stream.getvalue() == ""
