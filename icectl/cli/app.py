@@ -132,14 +132,21 @@ class HelpfulCommand(TyperCommand):
     def get_help_option(self, ctx: Any) -> Any:
         return _paged(super().get_help_option(ctx))
 
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Without the common options, which `icectl --help` describes, help fits a screen."""
-        every = self.params
-        self.params = own_parameters(self)
-        try:
-            super().format_options(ctx, formatter)
-        finally:
-            self.params = every
+        own = own_parameters(self)
+        arguments = [
+            (str(one.metavar), one.help or "") for one in own if one.param_type_name == "argument"
+        ]
+        options = [one.get_help_record(ctx) for one in own if one.param_type_name == "option"]
+        options.append(self.get_help_option(ctx).get_help_record(ctx))
+        for title, rows in (("Arguments", arguments), ("Options", options)):
+            if rows:
+                with formatter.section(title):
+                    formatter.write_dl(rows)
 
 
 def own_parameters(command: Any) -> list[Any]:

@@ -33,7 +33,7 @@ Renderer = Callable[[T], Iterable[Block]]
 class CommandContext:
     def __init__(self, command: str, options: CommonOptions, environ: Mapping[str, str]) -> None:
         if options.json and options.jsonl:
-            raise UsageError("--json and --jsonl cannot stand together")
+            raise UsageError("--json and --jsonl cannot be combined")
         self.command = command
         self.options = options
         self.environ = environ

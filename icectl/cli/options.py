@@ -198,9 +198,9 @@ def refuse_location(ctx: typer.Context, value: Any) -> Any:
             import shlex
 
             call = f"{ctx.command_path} -r {shlex.quote(text)}"
-            raise UsageError(
-                f"expected a name or a REF, but {text} is a location", hint=f"use -r: {call}"
-            )
+            if text.startswith("/") and any(one.metavar == "PATH" for one in ctx.command.params):
+                call += f", or for a node: {ctx.command_path} main {shlex.quote(text)}"
+            raise UsageError(f"expected a name or a REF, but {text} is a location", hint=call)
     return value
 
 

@@ -68,12 +68,17 @@ class Output:
         if not sys.stdout.isatty():
             self.write_lines(self._encodable(plain_lines(blocks)))
             return
+        import shutil
+
         from icectl.render.screen import draw, make_console
 
         stream = self._stream(paged)
-        colour = is_terminal(sys.stdout, self._environ)
         console = make_console(
-            stream, self._environ, no_color=self._no_color or not colour, terminal=True
+            stream,
+            self._environ,
+            no_color=self._no_color,
+            terminal=True,
+            width=shutil.get_terminal_size().columns,
         )
         with _reported_failures():
             draw(blocks, console)

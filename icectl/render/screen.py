@@ -42,22 +42,31 @@ MOST_ROWS = 2000
 """A longer table takes rich more time than a person waits; it is written as plain text."""
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """rich would end the process; the command line reports it with its own exit code."""
+        raise BrokenPipeError
+
+
 def make_console(
     stream: TextIO,
     environ: Mapping[str, str],
     *,
     no_color: bool = False,
     terminal: bool | None = None,
+    width: int | None = None,
 ) -> Console:
     """A console that takes every text literally."""
-    return Console(
+    plain = no_color or bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
+    return _Console(
         file=stream,
         theme=THEME,
         markup=False,
         emoji=False,
         highlight=False,
-        no_color=True if no_color or environ.get("NO_COLOR") else None,
+        color_system=None if plain else "auto",
         force_terminal=terminal,
+        width=width,
         _environ=environ,
     )
 

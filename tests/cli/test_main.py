@@ -54,8 +54,7 @@ def test_help_of_each_command(icectl: Icectl, entry: app.Command) -> None:
     outcome = icectl(*entry.name.split(" "), "--help")
     assert (outcome.code, outcome.err) == (0, "")
     assert outcome.out.startswith(f"Usage: icectl {entry.name} ")
-    for code, meaning in EXIT_CODES:
-        assert f"{code}  {meaning}" in outcome.out
+    assert "Exit codes:" not in outcome.out
     assert "Examples:" in outcome.out, "EXAMPLES of the module has none for this command"
     assert icectl("help", *entry.name.split(" ")).out == outcome.out
 
@@ -64,8 +63,8 @@ def test_help_of_each_command(icectl: Icectl, entry: app.Command) -> None:
 def test_help_of_each_group(icectl: Icectl, group: str) -> None:
     outcome = icectl(group, "--help")
     assert outcome.code == 0
-    for entry in app.subcommands(group):
-        assert entry.name.split(" ")[1] in outcome.out
+    for name in app.subcommands(group):
+        assert name in outcome.out
 
 
 def test_every_group_is_known() -> None:
@@ -87,14 +86,12 @@ def test_no_arguments_is_a_usage_error_with_the_help(icectl: Icectl) -> None:
     ("arguments", "says"),
     [
         (["remot"], "did you mean remote"),
-        (["zzzzzz"], "icectl --help lists the commands"),
-        (["remote"], "one of: list, show, add, remove"),
-        (["remote", "lst"], "one of: list, show, add, remove"),
+        (["zzzzzz"], "`icectl --help` lists the commands"),
+        (["remote", "lst"], "did you mean list"),
         (["remote", "show"], "icectl remote show --help"),
         (["remote", "show", "a", "b"], "icectl remote show --help"),
         (["remote", "show", "--nonsense", "a"], "icectl remote show --help"),
-        (["--quiet", "remote", "list"], "icectl remote --quiet"),
-        (["remote", "list", "--json", "--jsonl"], "cannot stand together"),
+        (["remote", "list", "--json", "--jsonl"], "cannot be combined"),
     ],
 )
 def test_usage_errors_exit_2_and_lead_on(icectl: Icectl, arguments: list[str], says: str) -> None:
@@ -103,12 +100,46 @@ def test_usage_errors_exit_2_and_lead_on(icectl: Icectl, arguments: list[str], s
     assert says in outcome.err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["-r", "PLACE", "log", "--oneline"],
+        ["log", "--oneline", "-r", "PLACE"],
+        ["history", "--oneline", "-r", "PLACE"],
+        ["log", "-5", "--oneline", "-r", "PLACE"],
+    ],
+)
+def test_one_call_in_several_ways(icectl: Icectl, tmp_path: Path, words: list[str]) -> None:
+    place = str(tmp_path / "data")
+    assert icectl("init", place).code == 0
+    outcome = icectl(*(place if word == "PLACE" else word for word in words))
+    assert (outcome.code, outcome.err) == (0, "")
+    assert outcome.out.startswith("1CECHNKREP0F ")
+
+
+@pytest.mark.parametrize(("group", "key"), [("branch", "branches"), ("tag", "tags")])
+def test_a_group_alone_lists(icectl: Icectl, tmp_path: Path, group: str, key: str) -> None:
+    place = str(tmp_path / "data")
+    assert icectl("init", place).code == 0
+    assert key in icectl(group, "-r", place, "--json").document
+    assert (
+        icectl("-r", place, "--json", group).document
+        == icectl(group, "list", "-r", place, "--json").document
+    )
+
+
+def test_options_after_the_command_win(icectl: Icectl, tmp_path: Path) -> None:
+    place = str(tmp_path / "data")
+    assert icectl("init", place).code == 0
+    assert icectl("-r", str(tmp_path / "nothing"), "log", "-r", place).code == 0
+
+
 def test_a_usage_error_under_json_is_one_object(icectl: Icectl) -> None:
     outcome = icectl("remote", "show", "--json")
     assert outcome.error == {
         "kind": "usage",
-        "message": "Missing argument 'REMOTE'",
-        "hint": "icectl remote show --help lists what it takes",
+        "message": "missing argument 'REMOTE'",
+        "hint": "`icectl remote show --help` lists what it takes",
         "exit_code": 2,
     }
 
@@ -180,7 +211,7 @@ def test_a_directory_in_place_of_a_ref_leads_to_the_right_call(
 
 SCRIPT = """
 import sys, types, time
-from icectl.cli import main, tree
+from icectl.cli import app, main
 from icectl.cli.options import command
 module = types.ModuleType("icectl.cli.commands.planted")
 module.EXAMPLES = {{}}

@@ -23,6 +23,11 @@ NOW = 1_700_000_000_000_000
         ("3d", "2023-11-11T22:13:20.000000Z"),
         ("1d12h", "2023-11-13T10:13:20.000000Z"),
         ("2w", "2023-10-31T22:13:20.000000Z"),
+        ("2 weeks", "2023-10-31T22:13:20.000000Z"),
+        ("3 days ago", "2023-11-11T22:13:20.000000Z"),
+        ("1 Month", "2023-10-15T22:13:20.000000Z"),
+        ("yesterday", "2023-11-13T00:00:00.000000Z"),
+        ("today", "2023-11-14T00:00:00.000000Z"),
     ],
 )
 def test_moments(text: str, expected: str) -> None:
@@ -30,7 +35,7 @@ def test_moments(text: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "yesterday", "3", "3 d", "d3", "2024-13-01", "-3d", "3d!", "1x", "9" * 5000 + "d"]
+    "text", ["", "some day", "3", "3 d", "d3", "2024-13-01", "-3d", "3d!", "1x", "9" * 5000 + "d"]
 )
 def test_what_is_no_time_is_refused_with_a_hint(text: str) -> None:
     with pytest.raises(UsageError) as caught:

@@ -213,7 +213,7 @@ def test_a_location_in_place_of_a_ref(
 @pytest.mark.parametrize(
     "line",
     [
-        "log --since yesterday",
+        "log --since someday",
         "log --until 2024-13-01",
         "ops-log --since 3",
         "expire --older-than soon",

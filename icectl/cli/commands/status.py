@@ -10,7 +10,7 @@ from icectl.cli.context import CommandContext
 from icectl.cli.options import command
 
 EXAMPLES = {
-    "status": (("icectl status", "online, read-only or offline, since when and why"),),
+    "status show": (("icectl status", "online, read-only or offline, since when and why"),),
     "status set": (
         ('icectl status set read-only --reason "moving house"', "writers are refused"),
         ("icectl status set online", "and welcome again"),
