@@ -92,10 +92,16 @@ def delete_tag(info: RepoInfo, name: str) -> Edited:
 
 
 def set_status(
-    info: RepoInfo, availability: Availability, reason: str | None, set_at: int
+    info: RepoInfo,
+    availability: Availability,
+    reason: str | None,
+    set_at: int,
+    *,
+    again: bool = False,
 ) -> Edited:
+    """`again` makes it a change where nothing else is one."""
     status = info.status
-    if (status.availability, status.limited_availability_reason) != (availability, reason):
+    if again or (status.availability, status.limited_availability_reason) != (availability, reason):
         status = RepoStatus(int(availability), set_at, reason)
     return replace(info, status=status), RepoStatusChangedUpdate(status)
 

@@ -63,14 +63,21 @@ def delete_tag(repository: Repository, name: str) -> SnapshotId:
 
 
 def set_status(
-    repository: Repository, availability: Availability, reason: str | None = None
+    repository: Repository,
+    availability: Availability,
+    reason: str | None = None,
+    *,
+    accept_older_repo: bool = False,
 ) -> RepoStatus:
+    """With `accept_older_repo` it is set again where it is the same: the change makes this
+    state the newest."""
     _check_v2(repository, "a status")
     now = time.time_ns() // 1000
     update = update_repo(
         repository.storage,
-        lambda info: edits.set_status(info, availability, reason, now),
+        lambda info: edits.set_status(info, availability, reason, now, again=accept_older_repo),
         whatever_status=True,
+        accept_older=accept_older_repo,
     )
     return update.after.status
 

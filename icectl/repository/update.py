@@ -24,7 +24,7 @@ from icectl.format.repo import decode_repo, encode_repo
 from icectl.format.values import decode_flexbuffers
 from icectl.model.repo import Availability, RepoInfo, RepoStatus, Update, UpdateType
 from icectl.records import dataclass, replace
-from icectl.repository.backups import backup_name
+from icectl.repository.backups import backup_name, check_newest
 from icectl.repository.edits import Edited
 from icectl.repository.ops_log import REPO_PATH, OpsLogBeyondReach, backup_object, walk_updates
 from icectl.storage.contract import Storage
@@ -52,15 +52,18 @@ def update_repo(
     change: Callable[[RepoInfo], Edited],
     *,
     whatever_status: bool = False,
+    accept_older: bool = False,
 ) -> RepoUpdate:
     """Apply `change` to the newest state, as often as it takes to win.
 
     `change` sees a fresh state each time and may raise; nothing is written then, nor when it
     changes nothing. `whatever_status` is for the one operation that sets the status.
+    A `repo` that is older than its own backups is refused unless `accept_older` says that
+    it is meant to stay: a write would bury the evidence of what it lacks.
     """
     lost: list[str] = []
     try:
-        return _update_until_won(storage, change, whatever_status, lost)
+        return _update_until_won(storage, change, whatever_status, accept_older, lost)
     finally:
         _forget(storage, lost)
 
@@ -69,10 +72,12 @@ def _update_until_won(
     storage: Storage,
     change: Callable[[RepoInfo], Edited],
     whatever_status: bool,
+    accept_older: bool,
     lost: list[str],
 ) -> RepoUpdate:
     """The loop; `lost` receives the copies that no state refers to."""
     tried: RepoUpdate | None = None
+    checked: int | None = None
     for attempt in range(MAX_ATTEMPTS + 1):
         started = time.monotonic()
         found = storage.read_versioned(REPO_PATH)
@@ -88,6 +93,12 @@ def _update_until_won(
         edited, update_type = change(before)
         if edited == before:
             return RepoUpdate(before, before)
+        if not accept_older and before.latest_updates:
+            newest = before.latest_updates[0].updated_at
+            # Once is enough while each attempt finds a newer state than the one before.
+            if checked is None or newest < checked:
+                check_newest(storage, before)
+            checked = newest
         now = time.time_ns() // 1000
         backup = backup_name(now)
         tried = RepoUpdate(before, with_update(edited, update_type, now, backup), backup)

@@ -66,6 +66,7 @@ def test_the_requests_of_an_update():
     update_repo(storage, tag("v1"))
     assert storage.methods() == [
         "read_versioned",
+        "list",
         "ensure_conditional_writes",
         "put_if_absent",
         "put_if_match",

@@ -16,9 +16,9 @@ from icectl.model.repo import RepoInfo
 from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
-from icectl.repository.backups import check_newest
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.layout import CONFIG_PATH, STANDARD
+from icectl.repository.lines import Line, find_lost_history
 from icectl.repository.open import open_repository, repository_at
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
 from icectl.repository.ref_files import read_ref_names
@@ -48,11 +48,7 @@ def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
     if info.repo_before_updates is not None:
         names.append(info.repo_before_updates)
     sizes = {listed.path: listed.size for listed in storage.list(BACKUPS)}
-    try:
-        check_newest(storage, info)
-    except FormatError as error:
-        rule = rules.REPO_IS_OLD if error.path == REPO_PATH else rules.BACKUP_UNREADABLE
-        report.add(Problem(rule, error.path or REPO_PATH, error.reason))
+    _check_lost_history(Line(storage, info), report)
     state_before = _name_of_state_before(info)
     read = (state_before, info.repo_before_updates)
     for name in dict.fromkeys(names):
@@ -69,6 +65,25 @@ def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
     if before is not None:
         report.extend(check_step(before, info))
     _check_chain(storage, info, report)
+
+
+def _check_lost_history(line: Line, report: Report) -> None:
+    """The backups whose history `repo` does not continue, as far as that matters."""
+    lost = find_lost_history(line, {snapshot.id for snapshot in line.info.snapshots})
+    for path, error in lost.unreadable.items():
+        report.add(unreadable(rules.BACKUP_UNREADABLE, path, error))
+    if not lost.backups:
+        return
+    newest = lost.backups[0]
+    there = {id_ for id_ in lost.snapshots if _exists(line.storage, STANDARD.snapshot(id_))}
+    is_older = newest.newest.updated_at > line.updates[0].updated_at
+    if not there and not is_older:
+        return
+    protecting = lost.listing(there).backups
+    path = protecting[0].path if protecting else newest.path
+    detail = f"it {'is older than' if is_older else 'does not continue the history of'} {path}"
+    snapshots = "1 snapshot" if len(there) == 1 else f"{len(there):,} snapshots"
+    report.add(Problem(rules.REPO_IS_OLD, REPO_PATH, f"{detail}, which lists {snapshots} more"))
 
 
 def _name_of_state_before(info: RepoInfo) -> str | None:
