@@ -167,7 +167,7 @@ _icectl() {
             subcommands="set"
             ;;
         "status set")
-            options="--reason --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            options="--reason --accept-older-repo --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
             kinds=("words:online read-only offline read_only")
             values=([--reason]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
             ;;
@@ -210,8 +210,8 @@ _icectl() {
             values=([--older-than]="" [--keep-last]="" [--keep-hourly]="" [--keep-daily]="" [--keep-weekly]="" [--keep-monthly]="" [--keep-yearly]="" [--keep-within]="" [--keep-tagged]="" [--branch]="" [--protect]="" [--policy]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
             ;;
         "gc")
-            options="--older-than --dry-run --yes -y --only --plan --apply --max-delete --allow-recent --known-missing --overwritten-older-than --truncate-ops-log --max-runtime --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
-            values=([--older-than]="" [--only]="words:snapshots transaction_logs manifests chunks" [--plan]="files" [--apply]="files" [--max-delete]="" [--known-missing]="files" [--overwritten-older-than]="" [--max-runtime]="" [--engine]="words:auto local spark" [--spark-master]="" [--spark-remote]="" [--spark-conf]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            options="--older-than --dry-run --yes -y --only --plan --apply --max-delete --allow-recent --known-missing --overwritten-older-than --truncate-ops-log --abandon-history --max-runtime --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
+            values=([--older-than]="" [--only]="words:snapshots transaction_logs manifests chunks" [--plan]="files" [--apply]="files" [--max-delete]="" [--known-missing]="files" [--overwritten-older-than]="" [--abandon-history]="" [--max-runtime]="" [--engine]="words:auto local spark" [--spark-master]="" [--spark-remote]="" [--spark-conf]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
             ;;
         "validate")
             options="--level --explain --fail-on --virtual --decode --sample --baseline --write-baseline --known-missing --junit --sarif --github --max-findings --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"

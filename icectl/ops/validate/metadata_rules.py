@@ -85,7 +85,8 @@ OPS_LOG_ORDER = Rule(
 BACKUP_MISSING = Rule(
     "ICE0014", "warning", Level.REFS, "a copy of the repo file that the ops log names is missing",
     "The ops log cannot be followed further back than this, and that state cannot be restored. "
-    "Nothing else needs the copy.",
+    "Nothing else needs the copy. Where all older copies are gone as well, a lifecycle rule "
+    "cleared them by age: that is one finding with their count, for information.",
 )  # fmt: skip
 BACKUP_UNREADABLE = Rule(
     "ICE0015", "warning", Level.REFS, "a copy of the repo file that the ops log needs is damaged",
@@ -113,10 +114,13 @@ NEWEST_HAS_BACKUP = Rule(
     "The repo file looks as if an older copy had been put in its place by hand.",
 )  # fmt: skip
 REPO_IS_OLD = Rule(
-    "ICE0020", "error", Level.REFS, "the repo file is older than a copy of it",
-    "Somebody put an old copy in its place: newer commits are there, and nothing leads to them. "
-    "`icectl gc` refuses to run. Put the newest copy back; or, when the old state is meant to "
-    "stay, make it the newest with any change, such as a tag.",
+    "ICE0020", "error", Level.REFS, "the repo file does not continue the history of its copies",
+    "Somebody put an older repo file in its place or created it again, whatever was written since: "
+    "commits are there that only copies in overwritten/ list. `icectl gc` refuses to run, and "
+    "while the repo file is older than a copy, so does every change. Put the copy that the finding "
+    "names in its place while nobody writes; no copy has the very last change before. Or continue "
+    "with the repo file as it is: `icectl status set online --accept-older-repo` allows changes, "
+    "and `icectl gc --abandon-history` gives up what only the copies list.",
 )  # fmt: skip
 
 # Snapshots.

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from icectl.errors import (
     FormatError,
     ObjectNotFoundError,
@@ -16,6 +18,8 @@ from icectl.model.repo import RepoInfo
 from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
+from icectl.records import replace
+from icectl.repository.backups import is_cleared
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.layout import CONFIG_PATH, STANDARD
 from icectl.repository.lines import Line, find_lost_history
@@ -25,6 +29,7 @@ from icectl.repository.ref_files import read_ref_names
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 
+BACKUPS_CLEARED = replace(rules.BACKUP_MISSING, severity="info")
 ATTEMPTS = 5
 """To list ref files and read them all, while others delete some."""
 
@@ -48,15 +53,16 @@ def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
     if info.repo_before_updates is not None:
         names.append(info.repo_before_updates)
     sizes = {listed.path: listed.size for listed in storage.list(BACKUPS)}
-    _check_lost_history(Line(storage, info), report)
+    line = Line(storage, info)
+    _check_lost_history(line, report)
     state_before = _name_of_state_before(info)
     read = (state_before, info.repo_before_updates)
+    missing: list[str] = []
     for name in dict.fromkeys(names):
         path = backup_object(name)
         size = sizes.get(path)
         if path not in sizes:
-            report.add(Problem(rules.BACKUP_MISSING, path, "the ops log in repo names it"))
-            report.missing.append(path)
+            missing.append(name)
         elif name not in read and size is not None and size <= HEADER_SIZE:
             # Most are too many to be read; a write that broke off shows in the listing.
             detail = f"its {size} bytes are too few for a header and content"
@@ -64,7 +70,8 @@ def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
     before = None if state_before is None else _read_backup(storage, state_before, report)
     if before is not None:
         report.extend(check_step(before, info))
-    _check_chain(storage, info, report)
+    missing += _check_chain(storage, info, report)
+    _report_missing(missing, line.backups, report)
 
 
 def _check_lost_history(line: Line, report: Report) -> None:
@@ -101,8 +108,29 @@ def _read_backup(storage: Storage, name: str, report: Report) -> RepoInfo | None
     return None
 
 
-def _check_chain(storage: Storage, info: RepoInfo, report: Report) -> None:
-    """The copies that hold older entries: each there, readable and older than the last."""
+def _report_missing(names: list[str], backups: Mapping[str, int], report: Report) -> None:
+    """Those that were cleared by age are one finding, and no fault."""
+    report.missing += map(backup_object, names)
+    cleared = [name for name in names if is_cleared(name, backups)]
+    for name in names:
+        if name not in cleared:
+            detail = "the ops log names it"
+            report.add(Problem(rules.BACKUP_MISSING, backup_object(name), detail))
+    if cleared:
+        are = (
+            "copy that the ops log names is"
+            if len(cleared) == 1
+            else ("copies that the ops log names are")
+        )
+        detail = f"{len(cleared):,} {are} gone by age: none that is left is older"
+        report.add(Problem(BACKUPS_CLEARED, backup_object(cleared[0]), detail))
+
+
+def _check_chain(storage: Storage, info: RepoInfo, report: Report) -> list[str]:
+    """The copies that hold older entries: each readable and older than the last.
+
+    Returns the missing one at which the chain ends, unless `repo` itself names it.
+    """
     oldest = info.latest_updates[-1].updated_at if info.latest_updates else None
     visited: set[str] = set()
     name = info.repo_before_updates
@@ -111,21 +139,21 @@ def _check_chain(storage: Storage, info: RepoInfo, report: Report) -> None:
         if name in visited:
             problem = Problem(rules.BACKUP_UNREADABLE, path, "the chain of copies comes back to it")
             report.add(problem)
-            return
+            return []
         visited.add(name)
         state = _read_backup(storage, name, report)
         if state is None:
             if name != info.repo_before_updates and not _exists(storage, path):
-                report.add(Problem(rules.BACKUP_MISSING, path, "the ops log goes on there"))
-                report.missing.append(path)
-            return
+                return [name]
+            return []
         updates = state.latest_updates
         report.extend(check_ops_log_order(updates, path))
         if not updates or (oldest is not None and updates[0].updated_at >= oldest):
             detail = "its ops log is not older than what follows"
             report.add(Problem(rules.OPS_LOG_ORDER, path, detail))
-            return
+            return []
         oldest, name = updates[-1].updated_at, state.repo_before_updates
+    return []
 
 
 def _exists(storage: Storage, path: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from functools import cache
 from itertools import islice
 
@@ -102,11 +103,18 @@ def build_result(
         errors=report.count("error"),
         warnings=report.count("warning"),
         infos=report.count("info"),
-        by_code={rule.code: count for rule, count in report.counts.items() if count},
+        by_code=_count_codes(report),
         known=report.num_known,
         findings_left_out=report.counts.total() + report.num_known - len(found),
         notes=notes,
     )
+
+
+def _count_codes(report: Report) -> dict[str, int]:
+    by_code: Counter[str] = Counter()
+    for rule, count in report.counts.items():
+        by_code[rule.code] += count  # one code may have a milder form
+    return dict(+by_code)
 
 
 def limit_findings(result: ValidateResult, limit: int) -> ValidateResult:
