@@ -20,6 +20,7 @@ from typing import Literal
 from icectl.errors import IcectlError, RefusedError, RepositoryNotFoundError
 from icectl.ops.java import find_java, why_no_java
 from icectl.records import dataclass
+from icectl.repository.backups import check_newest
 from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
@@ -179,6 +180,8 @@ def check_storage(storage: Storage, *, may_write: bool) -> Iterator[Check]:
 def _check_repository(storage: Storage, *, is_empty: bool) -> Check:
     try:
         repository = open_repository(storage)
+        if repository.info is not None:
+            check_newest(storage, repository.info)
     except RepositoryNotFoundError as error:
         detail = "nothing is there yet" if is_empty else error.message
         return Check("repository", "warning", detail, "icectl init makes one")

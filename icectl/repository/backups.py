@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
 
 from icectl.errors import FormatError, ObjectNotFoundError, StorageError, UnsupportedError
 from icectl.format.repo import decode_repo_refs
@@ -34,7 +34,12 @@ def made_at(name: str) -> int | None:
 def list_backups(storage: Storage, shard: ListingShard = WHOLE_DIRECTORY) -> dict[str, int]:
     """The names of all copies of `repo`, and when each was made."""
     listed = storage.list(BACKUPS, with_info=False, shard=shard)
-    names = (info.path.removeprefix(f"{BACKUPS}/") for info in listed)
+    return times_of(info.path for info in listed)
+
+
+def times_of(paths: Iterable[str]) -> dict[str, int]:
+    """The names of the copies of `repo` among these objects, and when each was made."""
+    names = (path.removeprefix(f"{BACKUPS}/") for path in paths)
     return {name: made for name in names if (made := made_at(name)) is not None}
 
 

@@ -43,9 +43,13 @@ Entry = tuple[int, UpdateType]
 class Line:
     """The history up to one state, as its ops log records it; read when it is first needed."""
 
-    def __init__(self, storage: Storage, info: RepoInfo) -> None:
+    def __init__(
+        self, storage: Storage, info: RepoInfo, backups: Mapping[str, int] | None = None
+    ) -> None:
         self.storage = storage
         self.info = info
+        if backups is not None:
+            self.backups = backups
 
     @cached_property
     def _walked(self) -> tuple[list[Update], OpsLogBeyondReach | None]:

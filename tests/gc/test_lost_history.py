@@ -64,8 +64,11 @@ def check_abandoned(place: Place, lost: str, num_lost: int = 6) -> None:
 
 def test_the_nightly_line(put_back: Place) -> None:
     """As in the crontab that comes with the package."""
-    for command in (EXPIRE, GC, (*GC[:-1], "--dry-run")):
+    for command in (EXPIRE, (*EXPIRE, "--dry-run"), GC, (*GC, "--dry-run")):
         put_back.check_refused(*command)
+    code, document = put_back.run("doctor", "--read-only")
+    states = {check["name"]: check["state"] for check in document["checks"]}
+    assert (code, states["repository"]) == (1, "failed")
     code, document = put_back.run("validate")
     assert code == 3
     assert [finding["code"] for finding in document["findings"]] == ["ICE0020"]

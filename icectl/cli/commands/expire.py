@@ -14,6 +14,7 @@ from icectl.ops.expire.policy import Policy, find_idle_globs
 from icectl.ops.expire.report import build_result
 from icectl.records import fields
 from icectl.render.expire import render_expiration
+from icectl.repository.backups import check_newest
 
 EXAMPLES = {
     "expire": (
@@ -144,6 +145,8 @@ def expire(
         kinds = {"branch": "branch", "keep_tagged": "tag"}.get(rule, "branch or tag")
         context.warn(f"--{rule.replace('_', '-')} {glob} fits no {kinds}")
     if dry_run or planned.plan.is_empty:
+        if repository.info is not None:
+            check_newest(repository.storage, repository.info)
         result = build_result(repository, planned, dry_run=dry_run)
         context.emit(result, render_expiration, paged=True)
         return

@@ -19,7 +19,7 @@ from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
 from icectl.records import replace
-from icectl.repository.backups import is_cleared
+from icectl.repository.backups import is_cleared, times_of
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.layout import CONFIG_PATH, STANDARD
 from icectl.repository.lines import Line, find_lost_history
@@ -53,7 +53,7 @@ def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
     if info.repo_before_updates is not None:
         names.append(info.repo_before_updates)
     sizes = {listed.path: listed.size for listed in storage.list(BACKUPS)}
-    line = Line(storage, info)
+    line = Line(storage, info, times_of(sizes))
     _check_lost_history(line, report)
     state_before = _name_of_state_before(info)
     read = (state_before, info.repo_before_updates)
