@@ -11,6 +11,7 @@ import pytest
 
 from icectl.repository.backups import backup_name
 from icectl.storage.local import LocalStorage
+from tests.faults.storage import FaultyStorage, Request, fail_for_good
 from tests.gc.place import Place
 from tests.gc.repositories import age_all, collect, files, now
 from tests.official import ic, storage_of
@@ -325,8 +326,6 @@ def test_lost_backups_that_protect_nothing_are_trimmed_by_age(place: Place) -> N
 
 def test_writers_that_commit_during_the_look(place: Place) -> None:
     """States that came after `repo` was read are part of the line."""
-    from tests.faults.storage import FaultyStorage, Request
-
     place.commit(*range(4))
     repo = place.official()
     repo.reset_branch("main", list(repo.ancestry(branch="main"))[1].id)
@@ -342,3 +341,18 @@ def test_writers_that_commit_during_the_look(place: Place) -> None:
     assert committed == 6
     assert sum(deleted.count.values())
     assert len(list(place.official().ancestry(branch="main"))) == 4 + 6
+
+
+def test_a_failed_delete_leaves_the_backups(put_back: Place) -> None:
+    """They protect what is left, so that the same word is needed once more."""
+    later_commit(put_back)
+    lost = newest_lost(put_back.check_refused(*GC))
+    backups = put_back.backups()
+    storage = FaultyStorage(
+        LocalStorage(put_back.where), before=fail_for_good("delete_many", "snapshots/")
+    )
+    _, deleted = collect(storage, now() - 7 * DAY * 1_000_000, abandon_history=(lost,))
+    assert deleted.failures and not deleted.backups
+    assert {*put_back.backups()} >= {*backups}
+    put_back.check_refused(*GC)
+    check_abandoned(put_back, lost)
