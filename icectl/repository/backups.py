@@ -72,6 +72,7 @@ def check_newest(
     unnamed = sorted(copies.keys() - named, key=copies.__getitem__, reverse=True)
     younger = [name for name in unnamed if copies[name] > newest // 1000]
     paths = [backup_object(name) for name in unnamed[: len(younger) + 1]]
+    newer = newest, ""
     for path, data in storage.read_many(path for path in paths if path not in known_missing):
         if isinstance(data, ObjectNotFoundError):
             continue
@@ -89,16 +90,18 @@ def check_newest(
                 hint="so nobody can tell whether an older repo file was put back; when "
                 "`icectl ops-log` shows all that should be there, name it with --known-missing",
             ) from None
-        # Others may have gone on since `repo` was read.
-        if copied and copied.updated_at > newest and _is_older(storage, copied.updated_at):
-            raise FormatError(
-                f"it is older than its own copy {path}: a change would bury what was committed "
-                "since",
-                path=REPO_PATH,
-                hint="find out who put it there; the newest copy is the state before the last "
-                "change, and lacks what that change committed. When this state is meant to stay, "
-                "run `icectl status set online --accept-older-repo`",
-            )
+        if copied is not None:
+            newer = max(newer, (copied.updated_at, path))
+    updated_at, path = newer
+    # Others may have gone on since `repo` was read.
+    if updated_at > newest and _is_older(storage, updated_at):
+        raise FormatError(
+            f"it is older than its own copy {path}: a change would bury what was committed since",
+            path=REPO_PATH,
+            hint="find out who put it there; to return to the newer history, copy "
+            f"{path} to {REPO_PATH} while nobody writes (it lacks the very last change); to "
+            "continue with the older one, run `icectl status set online --accept-older-repo`",
+        )
 
 
 def _is_older(storage: Storage, updated_at: int) -> bool:

@@ -123,7 +123,7 @@ class History:
         else:
             assert code == 13, document
             message = document["error"]["message"]
-            assert "own copy" in message or "does not continue" in message, message
+            assert "own copy" in message or "not continue" in message, message
             self.refused += 1
 
     def abandon(self) -> None:
@@ -136,7 +136,7 @@ class History:
             if code == 0:
                 break
             message = document["error"]["message"]
-            assert "does not continue" in message, message
+            assert "not continue" in message, message
             name = message.partition("overwritten/")[2].partition(",")[0]
             assert name in self.lost()
             words += ["--abandon-history", name]

@@ -49,11 +49,11 @@ def check_lost_history(
 
 def _lost_history_error(backups: list[LostBackup]) -> FormatError:
     count = len({id_ for backup in backups for id_ in backup.snapshots})
-    snapshots = "1 snapshot" if count == 1 else f"{count:,} snapshots"
+    snapshots = "1 snapshot is" if count == 1 else f"{count:,} snapshots are"
     newest = backups[0]
     return FormatError(
-        f"{snapshots} would be lost for good: the repo file does not continue the history of "
-        f"{newest.path}, which lists them",
+        f"{snapshots} listed only by backups whose history it does not continue, the newest of "
+        f"them {newest.path}, and would be lost for good",
         path=REPO_PATH,
         hint="an older repo file was put back, or it was created again; to return to that history, "
         f"copy {newest.path} to {REPO_PATH} while nobody writes; to give it up, run "

@@ -82,15 +82,17 @@ def _check_lost_history(line: Line, report: Report) -> None:
     if not lost.backups:
         return
     newest = lost.backups[0]
-    there = {id_ for id_ in lost.snapshots if _exists(line.storage, STANDARD.snapshot(id_))}
+    files = {info.path for info in line.storage.list(STANDARD.snapshots, with_info=False)}
+    there = {id_ for id_ in lost.snapshots if STANDARD.snapshot(id_) in files}
     is_older = newest.newest.updated_at > line.updates[0].updated_at
     if not there and not is_older:
         return
     protecting = lost.listing(there).backups
     path = protecting[0].path if protecting else newest.path
-    detail = f"it {'is older than' if is_older else 'does not continue the history of'} {path}"
-    snapshots = "1 snapshot" if len(there) == 1 else f"{len(there):,} snapshots"
-    report.add(Problem(rules.REPO_IS_OLD, REPO_PATH, f"{detail}, which lists {snapshots} more"))
+    relation = "it is older than" if is_older else "the newest of those that it does not lead to is"
+    snapshots = "1 snapshot is" if len(there) == 1 else f"{len(there):,} snapshots are"
+    detail = f"{relation} {path}, and {snapshots} listed only there or in older ones"
+    report.add(Problem(rules.REPO_IS_OLD, REPO_PATH, detail))
 
 
 def _name_of_state_before(info: RepoInfo) -> str | None:
