@@ -68,7 +68,7 @@ REFERENCE_CHECKSUMS = Rule(
     "An etag and a time are stored; the specification allows one.",
 )  # fmt: skip
 REFERENCE_SHARED = Rule(
-    "ICE0315", "warning", Level.MANIFESTS, "two references name the same bytes of one chunk file",
+    "ICE0315", "info", Level.MANIFESTS, "two references name the same bytes of one chunk file",
     "Writers give each chunk a file of its own, yet moving chunks about in an array (the official "
     "reindex_array) leaves two references to one. A damaged reference may look so, too.",
 )  # fmt: skip
