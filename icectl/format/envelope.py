@@ -164,7 +164,7 @@ def _has_root_table(payload: bytes | bytearray) -> bool:
         return False
     vtable_size, table_size = _VTABLE.unpack_from(payload, vtable)
     is_vtable = vtable_size >= 4 and vtable_size % 2 == 0 and vtable + vtable_size <= size
-    return is_vtable and table_size >= 4 and root + table_size <= size
+    return bool(is_vtable and table_size >= 4 and root + table_size <= size)
 
 
 def _is_msgpack(payload: bytes | bytearray) -> bool:

@@ -141,7 +141,8 @@ SOURCE_CHANGED = Rule(
 SOURCE_CONTAINER = Rule(
     "ICE0604", "warning", None, "no container covers the source of virtual chunks",
     "The repository's configuration has no virtual chunk container whose prefix is the beginning "
-    "of the location, so that readers refuse these chunks.",
+    "of the location, or whose name is that in a vcc:// location, so that readers refuse these "
+    "chunks.",
 )  # fmt: skip
 SOURCE_UNCHECKED = Rule(
     "ICE0605", "warning", None, "the source of virtual chunks could not be looked at",
