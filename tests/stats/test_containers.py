@@ -17,15 +17,20 @@ Capture = pytest.CaptureFixture[str]
 
 @pytest.fixture(params=[1, 2])
 def repository(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    where = tmp_path / "repo"
+    relative_locations(where, request.param)
+    return where
+
+
+def relative_locations(where: Path, spec_version: int) -> None:
     """Chunks in two files of a container, by relative and by absolute locations."""
-    where, source = tmp_path / "repo", tmp_path / "files"
+    source = where.parent / "files"
     source.mkdir()
     for name in ("one.bin", "two and a half.bin"):
         (source / name).write_bytes(bytes(range(64)))
     prefix = f"file://{source}/"
     container = ic.VirtualChunkContainer(prefix, ic.local_filesystem_store(str(source)), "files")
-    repo = create(where, request.param, virtual_chunk_containers={prefix: container})
-    repo = open_official(where)
+    repo = create(where, spec_version, virtual_chunk_containers={prefix: container})
     session = repo.writable_session("main")
     root = zarr.open_group(session.store, mode="a")
     root.create_array("array", shape=(32,), chunks=(8,), dtype="u1", compressors=None)
@@ -38,7 +43,6 @@ def repository(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     assert session.store.set_virtual_refs("array", refs) is None
     session.commit("virtual")
     assert root["array"][:].tolist() == [*range(24), *range(8)]
-    return where
 
 
 def answer(arguments: list[str], capsys: Capture) -> tuple[int, dict[str, Any]]:
