@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 from icectl.ops.validate.result import Finding, ValidateResult
 from icectl.ops.validate.rule import Rule, Severity
+from icectl.ops.validate.summary import RuleSummary
 from icectl.render.sizes import format_count
 from icectl.render.style import PLAIN, Role, Style
 from icectl.render.tables import Column, render_table
@@ -14,6 +15,8 @@ from icectl.render.text import escape_controls
 
 _ROLES: dict[Severity, Role] = {"error": "bad", "warning": "warning", "info": "dim"}
 SHOWN_REFS = 5
+SUMMARY_FROM = 12
+"""Findings; fewer are seen at a glance."""
 
 
 def render_validation(result: ValidateResult, style: Style = PLAIN) -> Iterator[str]:
@@ -23,6 +26,8 @@ def render_validation(result: ValidateResult, style: Style = PLAIN) -> Iterator[
         yield escape_controls(f"Note: {note}.")
     if result.findings_left_out:
         yield f"... and {format_count(result.findings_left_out, 'finding')} more (--max-findings)."
+    if sum(group.count for group in result.summary) >= SUMMARY_FROM:
+        yield from _summary(result.summary, style)
     checked = result.checked
     parts = [
         format_count(count, name)
@@ -44,6 +49,15 @@ def render_validation(result: ValidateResult, style: Style = PLAIN) -> Iterator[
     known = f" ({result.known:,} known)" if result.known else ""
     verdict = style.paint("Sound", "good") if result.ok else style.paint("Not sound", "bad")
     yield f"{verdict}: {found or 'nothing found'}{known}."
+
+
+def _summary(groups: Iterable[RuleSummary], style: Style) -> Iterator[str]:
+    yield "Summary:"
+    for group in groups:
+        code = style.paint(f"{group.severity} {group.code}", _ROLES[group.severity])
+        common = f" in {escape_controls(group.common)}" if group.common else ""
+        cause = f"; likely cause: {group.likely_cause}" if group.likely_cause else ""
+        yield f"    {code}: {format_count(group.count, 'finding')}{common}: {group.title}{cause}"
 
 
 def _finding(finding: Finding, style: Style) -> Iterator[str]:

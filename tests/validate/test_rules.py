@@ -317,6 +317,7 @@ damage("ICE0210")(
     )
 )
 damage("ICE0211")(lambda p: (p.where / "transactions" / p.history[-1]).unlink())
+damage("ICE0212")(lambda p: p.log(lambda raw: raw._replace(deleted_arrays=(NodeId(b"12345678"),))))
 
 # Manifests.
 

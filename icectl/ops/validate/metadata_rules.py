@@ -164,9 +164,9 @@ NODE_ID_TWICE = Rule(
     "Chunks and changes are told apart by the node's id, so that two arrays would share theirs.",
 )  # fmt: skip
 NODE_PARENT = Rule(
-    "ICE0110", "warning", Level.METADATA, "a node is in no group",
+    "ICE0110", "info", Level.METADATA, "a node is in no group",
     "The node above it does not exist, or is an array. Readers that walk the hierarchy do not "
-    "find it.",
+    "find it. A session that created it was rebased onto a version in which the group was deleted.",
 )  # fmt: skip
 SNAPSHOT_METADATA = Rule(
     "ICE0111", "error", Level.METADATA, "the metadata of a commit is damaged or out of order",
@@ -237,9 +237,9 @@ LOG_ORDER = Rule(
     "Nodes are sorted by id, chunks by coordinates, moves by their new path, each once.",
 )  # fmt: skip
 LOG_TWICE = Rule(
-    "ICE0205", "warning", Level.METADATA, "a node is in two lists of a transaction log",
-    "A node is either new, deleted or updated in one commit. Amended commits of some writers "
-    "break this; diffs may show the node twice.",
+    "ICE0205", "info", Level.METADATA, "a node is in two lists of a transaction log",
+    "A node is either new, deleted or updated in one commit. An amended commit lists what it and "
+    "the one before it did; diffs may show the node twice.",
 )  # fmt: skip
 LOG_NOT_EMPTY = Rule(
     "ICE0206", "error", Level.METADATA, "the log of the first snapshot is not empty",
@@ -266,4 +266,9 @@ LOG_MOVES = Rule(
 LOG_INITIAL = Rule(
     "ICE0211", "info", Level.METADATA, "the first snapshot has no transaction log",
     "Writers before spec version 2 wrote none. Nothing needs it.",
+)  # fmt: skip
+LOG_STRAY = Rule(
+    "ICE0212", "info", Level.METADATA, "a transaction log names a node of neither version",
+    "The node is neither in the snapshot nor in its parent. A session that changed or deleted the "
+    "node was rebased onto a version without it. Nothing is lost.",
 )  # fmt: skip

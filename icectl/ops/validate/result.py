@@ -10,6 +10,7 @@ from icectl.model.ids import SnapshotId
 from icectl.ops.validate.history import History
 from icectl.ops.validate.problem import Problem, Report
 from icectl.ops.validate.rule import SEVERITIES, Level, Severity
+from icectl.ops.validate.summary import RuleSummary, summarize
 from icectl.records import dataclass, replace
 
 
@@ -59,6 +60,8 @@ class ValidateResult:
     """Counted, and not listed: there were more than --max-findings."""
     notes: tuple[str, ...]
     """What was not looked at, and why."""
+    summary: tuple[RuleSummary, ...]
+    """By rule; without the known ones."""
 
 
 def build_result(
@@ -107,6 +110,7 @@ def build_result(
         known=report.num_known,
         findings_left_out=report.counts.total() + report.num_known - len(found),
         notes=notes,
+        summary=summarize(report),
     )
 
 
