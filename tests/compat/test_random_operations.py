@@ -440,7 +440,7 @@ def walk(where: Path, seed: int, spec_version: int, icectl: Icectl, steps: int =
         raise
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", range(20))
 @pytest.mark.parametrize("spec_version", [1, 2])
 def test_random_operations(tmp_path: Path, icectl: Icectl, spec_version: int, seed: int) -> None:
     walk(tmp_path / "repo", seed, spec_version, icectl)
