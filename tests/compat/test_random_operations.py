@@ -251,8 +251,10 @@ class RandomWalk(RandomHistory):
 
     def check_reads(self) -> None:
         for words in READS if self.repo.spec_version == 1 else READS + READS_V2:
-            code, _, err = self.icectl(*words, "-r", str(self.where))
-            self.expect(code == 0, "refused", words=words, code=code, err=err)
+            code, out, err = self.icectl(*words, "-r", str(self.where))
+            if words[0] == "doctor" and self.is_older_than(self.lost_history().values()):
+                continue  # it reports that
+            self.expect(code == 0, "refused", words=words, code=code, out=out, err=err)
 
     def look_for_faults(self) -> None:
         """Two rebased sessions that recreate one array leave two nodes with one path (ICE0107)."""
