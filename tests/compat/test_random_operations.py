@@ -135,6 +135,10 @@ class RandomWalk(RandomHistory):
             at = self.parents.get(at)
         return line
 
+    def current_line(self) -> set[int]:
+        info = self.repo_file()
+        return self.line(newest(info) if info else None)
+
     def backups(self) -> dict[Path, RepoInfo]:
         """From the oldest state to the newest."""
         found = {
@@ -145,8 +149,7 @@ class RandomWalk(RandomHistory):
 
     def lost_history(self) -> dict[Path, RepoInfo]:
         """The backups outside the current line of history."""
-        info = self.repo_file()
-        line = self.line(newest(info) if info else None)
+        line = self.current_line()
         return {path: info for path, info in self.backups().items() if newest(info) not in line}
 
     def protected(self, lost: Iterable[RepoInfo]) -> set[str]:
@@ -204,6 +207,9 @@ class RandomWalk(RandomHistory):
         self.expect(code in allowed, "refused", words=command, code=code, out=out, err=err)
         if code:
             self.expect(after == before, "refused and deleted", words=command, gone=before - after)
+        else:  # nobody puts back what was given up
+            for time in given_up - self.current_line():
+                self.states.pop(time, None)
         self.observe()
         return code, err
 
@@ -309,7 +315,10 @@ class RandomWalk(RandomHistory):
 
         reachable = {f"snapshots/{id_}" for id_ in before["snapshots"]}
         protected = self.protected(lost.values()) - reachable
+        alone, there = protected - self.listed(), files(self.where)
         code, err = self.run_guarded(words)
+        # Young snapshots stay, but not what they need of older manifests and chunks.
+        self.expect(not alone or files(self.where) == there, "lost history", alone=alone)
         if code == DAMAGED:
             older = self.is_older_than(lost.values())
             self.expect(bool(protected) or older, "refused without a reason", words=words, err=err)
