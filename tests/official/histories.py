@@ -81,7 +81,7 @@ def many_commits(
     return repo
 
 
-class _RandomHistory:
+class RandomHistory:
     """One random walk; each step is a method, and what it did goes to the log."""
 
     def __init__(self, repo: ic.Repository, seed: int) -> None:
@@ -428,7 +428,7 @@ def random_history(
     `weights` overrides how often a kind of step comes (`{"expire": 0}` leaves it out). The same
     seed gives the same steps; ids and times differ, as the package draws them.
     """
-    history = _RandomHistory(create(where, spec_version), seed)
+    history = RandomHistory(create(where, spec_version), seed)
     kinds = (STEPS_V2 if spec_version >= 2 else STEPS_V1) | (weights or {})
     history.step_commit()
     for kind in history.random.choices(list(kinds), list(kinds.values()), k=steps):
