@@ -291,7 +291,7 @@ complete -c icectl -n '__icectl_is "flags set"' -l quiet -s q -d 'No progress an
 complete -c icectl -n '__icectl_is "flags set"' -l verbose -s v -d 'Say more on stderr; twice: tracebacks too'
 complete -c icectl -n '__icectl_is "flags set"' -l help -s h -d 'Show the help and exit'
 complete -c icectl -n '__icectl_argument "flags set" 2 --repo -r --storage-option' -f -a 'on off default' -d VALUE
-complete -c icectl -n '__icectl_is "expire"' -l older-than -r -f -d 'Release only what was flushed before this: a date, a time or an age (30d)'
+complete -c icectl -n '__icectl_is "expire"' -l older-than -r -f -d 'Release only what was flushed before this: a date, a time or an age (30d) by the storage’s clock'
 complete -c icectl -n '__icectl_is "expire"' -l keep-last -r -f -d 'Keep the newest snapshots'
 complete -c icectl -n '__icectl_is "expire"' -l keep-hourly -r -f -d 'Keep the newest of each of the last hours that have one'
 complete -c icectl -n '__icectl_is "expire"' -l keep-daily -r -f -d 'The same for days'

@@ -8,8 +8,14 @@ from collections.abc import Set
 
 from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.model.ids import encode_base32
-from icectl.model.repo import RepoInfo
-from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
+from icectl.model.repo import RepoInfo, Update
+from icectl.repository.ops_log import (
+    BACKUPS,
+    REPO_PATH,
+    backup_object,
+    read_repo,
+    walk_updates,
+)
 from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard, Storage
 
 YEAR_3000_MILLISECONDS = 32_503_680_000_000
@@ -62,8 +68,10 @@ def check_newest(storage: Storage, info: RepoInfo, known_missing: Set[str] = fro
                 hint="so nobody can tell whether an older repo file was put back; when "
                 "`icectl ops-log` shows all that should be there, name it with --known-missing",
             ) from None
+        if not copied or copied[0].updated_at <= newest or _is_in_log(storage, info, name):
+            continue
         # Others may have gone on since `repo` was read.
-        if copied and copied[0].updated_at > newest and _is_older(storage, copied[0].updated_at):
+        if _is_older(storage, copied[0].updated_at):
             raise FormatError(
                 f"it is older than its own copy {path}: what was committed since would go",
                 path=REPO_PATH,
@@ -71,6 +79,14 @@ def check_newest(storage: Storage, info: RepoInfo, known_missing: Set[str] = fro
                 "change, and lacks what that change committed. When this state is meant to stay, "
                 "make it the newest with any change, such as a tag",
             )
+
+
+def _is_in_log(storage: Storage, info: RepoInfo, name: str) -> bool:
+    """Whether the ops log names the copy: an operation before the newest one had a later time."""
+    return any(
+        isinstance(update, Update) and update.backup_path == name
+        for update in walk_updates(storage, info)
+    )
 
 
 def _is_older(storage: Storage, updated_at: int) -> bool:

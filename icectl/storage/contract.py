@@ -27,6 +27,8 @@ class Version:
 class VersionedBytes:
     data: bytes
     version: Version
+    read_at: int
+    """The storage's clock at the time of the answer, as `read_clock` reports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +74,7 @@ class Storage(ABC):
 
     @abstractmethod
     def read_versioned(self, path: str) -> VersionedBytes:
-        """The whole object and its version, in one request."""
+        """The whole object, its version and the storage's time, in one request."""
 
     @abstractmethod
     def read_range(self, path: str, offset: int, length: int) -> bytes:
