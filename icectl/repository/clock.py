@@ -41,11 +41,15 @@ def read_write_time(storage: Storage) -> int:
     return write_time(storage_time, local_time())
 
 
+def is_ahead(moment: int, now: int) -> bool:
+    """Whether it lies in the future by more than two clocks may differ."""
+    return moment > now + MAX_SKEW
+
+
 def format_duration(microseconds: int) -> str:
-    """In the largest unit that fits: `3 days`, `2 hours`, `11 minutes`."""
-    seconds = microseconds // 1_000_000
-    for unit, length in (("day", 86400), ("hour", 3600), ("minute", 60), ("second", 1)):
-        count = seconds // length
-        if count or length == 1:
-            break
+    """At least a minute, in the largest unit that fits: `3 days`, `2 hours`, `11 minutes`."""
+    minutes = microseconds // 60_000_000
+    units = (("day", 1440), ("hour", 60), ("minute", 1))
+    unit, length = next(one for one in units if minutes >= one[1] or one[1] == 1)
+    count = minutes // length
     return f"{count:,} {unit}{'' if count == 1 else 's'}"

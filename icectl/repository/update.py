@@ -25,7 +25,7 @@ from icectl.format.values import decode_flexbuffers
 from icectl.model.repo import Availability, RepoInfo, RepoStatus, Update, UpdateType
 from icectl.records import dataclass, replace
 from icectl.repository.backups import backup_name
-from icectl.repository.clock import MAX_SKEW, format_duration, local_time, write_time
+from icectl.repository.clock import format_duration, is_ahead, local_time, write_time
 from icectl.repository.edits import Edited
 from icectl.repository.ops_log import REPO_PATH, OpsLogBeyondReach, backup_object, walk_updates
 from icectl.storage.contract import Storage
@@ -145,7 +145,7 @@ def check_not_ahead(updated_at: int, now: int) -> None:
 
     A few minutes are the difference of two clocks, and pass.
     """
-    if updated_at > now + MAX_SKEW:
+    if is_ahead(updated_at, now):
         ahead = format_duration(updated_at - now)
         raise RefusedError(
             f"the newest operation of the ops log lies {ahead} in the future, so that official "

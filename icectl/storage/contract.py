@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
 
 from icectl.errors import ObjectNotFoundError, StorageError
 from icectl.records import dataclass
@@ -62,6 +63,9 @@ WHOLE_DIRECTORY = ListingShard()
 
 class Storage(ABC):
     """A repository's root on some storage."""
+
+    is_object_store: ClassVar[bool] = False
+    """There official clients write conditionally, unless the configuration turns it off."""
 
     @property
     @abstractmethod

@@ -59,6 +59,7 @@ class ListedPage:
 class ObjectStore(Storage):
     """The keys below `prefix` in `bucket`."""
 
+    is_object_store = True
     scheme: str
     permission_hint: str
     deletes_per_request: int
