@@ -74,6 +74,7 @@ _icectl() {
             expire) command=expire used=1 ;;
             gc) command=gc used=1 ;;
             validate) command=validate used=1 ;;
+            repair) command=repair used=1 ;;
             stats) command=stats used=1 ;;
             export) command=export used=1 ;;
             sql) command=sql used=1 ;;
@@ -84,7 +85,7 @@ _icectl() {
     fi
     if [[ -z $command ]]; then
         case "${#words[@]} ${words[0]-}" in
-            "0 ") _icectl_candidates "words:init log show ls diff branch tag ops-log status config metadata flags expire gc validate stats export sql inspect-file remote doctor demo --help --version" ;;
+            "0 ") _icectl_candidates "words:init log show ls diff branch tag ops-log status config metadata flags expire gc validate repair stats export sql inspect-file remote doctor demo --help --version" ;;
             "1 branch") _icectl_candidates "words:list create delete reset" ;;
             "1 tag") _icectl_candidates "words:list create delete" ;;
             "1 status") _icectl_candidates "words:set" ;;
@@ -217,6 +218,10 @@ _icectl() {
             options="--level --explain --fail-on --virtual --decode --sample --baseline --write-baseline --known-missing --junit --sarif --github --max-findings --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
             kinds=("refs")
             values=([--level]="words:refs metadata manifests chunks data" [--explain]="" [--fail-on]="words:error warning" [--sample]="" [--baseline]="files" [--write-baseline]="files" [--known-missing]="files" [--junit]="files" [--sarif]="files" [--max-findings]="" [--engine]="words:auto local spark" [--spark-master]="" [--spark-remote]="" [--spark-conf]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            ;;
+        "repair")
+            options="--dry-run --yes -y --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"
+            values=([--repo]="locations" [-r]="locations" [--storage-option]="")
             ;;
         "stats")
             options="--by --depth --older-than --policy --csv --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"

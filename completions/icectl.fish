@@ -8,7 +8,7 @@ function __icectl_command --description 'the command that the line begins with'
     set -l pair (string join ' ' -- $words[1..2])
     if contains -- "$pair" 'branch list' 'branch create' 'branch delete' 'branch reset' 'tag list' 'tag create' 'tag delete' 'status set' 'config get' 'config set' 'metadata get' 'metadata set' 'metadata unset' 'flags list' 'flags set' 'remote list' 'remote show' 'remote add' 'remote remove'
         echo $pair
-    else if contains -- "$words[1]" init log show ls diff ops-log status expire gc validate stats export sql inspect-file doctor demo
+    else if contains -- "$words[1]" init log show ls diff ops-log status expire gc validate repair stats export sql inspect-file doctor demo
         echo $words[1]
     end
 end
@@ -61,6 +61,7 @@ complete -c icectl -n 'test (count (__icectl_words)) -eq 0' -a flags -d 'What cl
 complete -c icectl -n 'test (count (__icectl_words)) -eq 0' -a expire -d 'Release old snapshots from the history'
 complete -c icectl -n 'test (count (__icectl_words)) -eq 0' -a gc -d 'Delete what no version needs'
 complete -c icectl -n 'test (count (__icectl_words)) -eq 0' -a validate -d 'Check whether the repository is sound'
+complete -c icectl -n 'test (count (__icectl_words)) -eq 0' -a repair -d 'Mend what keeps clients from writing safely'
 complete -c icectl -n 'test (count (__icectl_words)) -eq 0' -a stats -d 'Show where the bytes go'
 complete -c icectl -n 'test (count (__icectl_words)) -eq 0' -a export -d 'Write the repository as tables to files'
 complete -c icectl -n 'test (count (__icectl_words)) -eq 0' -a sql -d 'Ask the repository in SQL, on Spark'
@@ -292,7 +293,7 @@ complete -c icectl -n '__icectl_is "flags set"' -l quiet -s q -d 'No progress an
 complete -c icectl -n '__icectl_is "flags set"' -l verbose -s v -d 'Say more on stderr; twice: tracebacks too'
 complete -c icectl -n '__icectl_is "flags set"' -l help -s h -d 'Show the help and exit'
 complete -c icectl -n '__icectl_argument "flags set" 2 --repo -r --storage-option' -f -a 'on off default' -d VALUE
-complete -c icectl -n '__icectl_is "expire"' -l older-than -r -f -d 'Release only what was flushed before this: a date, a time or an age (30d)'
+complete -c icectl -n '__icectl_is "expire"' -l older-than -r -f -d 'Release only what was flushed before this: a date, a time or an age (30d) by the storage’s clock'
 complete -c icectl -n '__icectl_is "expire"' -l keep-last -r -f -d 'Keep the newest snapshots'
 complete -c icectl -n '__icectl_is "expire"' -l keep-hourly -r -f -d 'Keep the newest of each of the last hours that have one'
 complete -c icectl -n '__icectl_is "expire"' -l keep-daily -r -f -d 'The same for days'
@@ -366,6 +367,15 @@ complete -c icectl -n '__icectl_is "validate"' -l quiet -s q -d 'No progress and
 complete -c icectl -n '__icectl_is "validate"' -l verbose -s v -d 'Say more on stderr; twice: tracebacks too'
 complete -c icectl -n '__icectl_is "validate"' -l help -s h -d 'Show the help and exit'
 complete -c icectl -n '__icectl_argument "validate" 1 --level --explain --fail-on --sample --baseline --write-baseline --known-missing --junit --sarif --max-findings --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option' -f -a '(__icectl_names refs)' -d REF
+complete -c icectl -n '__icectl_is "repair"' -l dry-run -d 'Show exactly what would happen, and change nothing'
+complete -c icectl -n '__icectl_is "repair"' -l yes -s y -d 'Do not ask for confirmation'
+complete -c icectl -n '__icectl_is "repair"' -l repo -s r -r -f -a '(__icectl_names remotes) (__fish_complete_directories)' -d 'The repository: a path, a URL (s3://, gs://, file://, memory://) or a name from the config file'
+complete -c icectl -n '__icectl_is "repair"' -l storage-option -r -f -d 'An option for the storage, such as endpoint_url=http://127.0.0.1:9000'
+complete -c icectl -n '__icectl_is "repair"' -l json -d 'Print one JSON document'
+complete -c icectl -n '__icectl_is "repair"' -l no-color -d 'Never use colour'
+complete -c icectl -n '__icectl_is "repair"' -l quiet -s q -d 'No progress and no notes'
+complete -c icectl -n '__icectl_is "repair"' -l verbose -s v -d 'Say more on stderr; twice: tracebacks too'
+complete -c icectl -n '__icectl_is "repair"' -l help -s h -d 'Show the help and exit'
 complete -c icectl -n '__icectl_is "stats"' -l by -r -f -a 'arrays branches tags snapshots containers' -d 'Also break down by arrays, branches, tags, snapshots or containers'
 complete -c icectl -n '__icectl_is "stats"' -l depth -r -f -d 'Show groups only so deep in the hierarchy'
 complete -c icectl -n '__icectl_is "stats"' -l older-than -r -f -d 'Tell what `icectl expire --older-than TIME` would let gc free, beside what is garbage today'

@@ -80,6 +80,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("expire", "Release old snapshots from the history", "expire:expire"),
     Command("gc", "Delete what no version needs", "gc:collect"),
     Command("validate", "Check whether the repository is sound", "validate:validate"),
+    Command("repair", "Mend what keeps clients from writing safely", "repair:repair"),
     Command("stats", "Show where the bytes go", "stats:stats"),
     Command("export", "Write the repository as tables to files", "export:export"),
     Command("sql", "Ask the repository in SQL, on Spark", "sql:sql"),

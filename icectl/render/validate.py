@@ -21,7 +21,7 @@ SUMMARY_FROM = 12
 
 def render_validation(result: ValidateResult, style: Style = PLAIN) -> Iterator[str]:
     for finding in result.findings:
-        yield from _finding(finding, style)
+        yield from render_finding(finding, style)
     for note in result.notes:
         yield escape_controls(f"Note: {note}.")
     if result.findings_left_out:
@@ -60,7 +60,7 @@ def _summary(groups: Iterable[RuleSummary], style: Style) -> Iterator[str]:
         yield f"    {code}: {format_count(group.count, 'finding')}{common}: {group.title}{cause}"
 
 
-def _finding(finding: Finding, style: Style) -> Iterator[str]:
+def render_finding(finding: Finding, style: Style) -> Iterator[str]:
     where = finding.object + (f", {finding.path}" if finding.path else "")
     known = " (known)" if finding.known else ""
     head = style.paint(f"{finding.severity} {finding.code}", _ROLES[finding.severity])

@@ -106,6 +106,15 @@ def set_status(
     return replace(info, status=status), RepoStatusChangedUpdate(status)
 
 
+def leave_log_behind(info: RepoInfo) -> Edited:
+    """Let the ops log begin with a new entry; the backup of the update holds all before it.
+
+    The format has no kind of operation for it: this one changes nothing else.
+    """
+    emptied = replace(info, latest_updates=(), repo_before_updates=None)
+    return emptied, MetadataChangedUpdate()
+
+
 def set_config(info: RepoInfo, config: bytes) -> Edited:
     return replace(info, config=config), ConfigChangedUpdate()
 

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from icectl.errors import StorageError
+from icectl.records import replace
 from icectl.storage.contract import (
     WHOLE_DIRECTORY,
     ListingShard,
@@ -80,7 +81,7 @@ class FaultyStorage(Storage):
 
     def read_versioned(self, path: str) -> VersionedBytes:
         found = self._do("read_versioned", path, lambda: self.inner.read_versioned(path))
-        return VersionedBytes(self._altered(path, found.data), found.version)
+        return replace(found, data=self._altered(path, found.data))
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         return self._do("read_range", path, lambda: self.inner.read_range(path, offset, length))

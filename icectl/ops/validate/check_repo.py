@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 
@@ -26,7 +27,9 @@ from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.problem import UNREADABLE, Problem, unreadable
 from icectl.ops.validate.rule import Rule
 from icectl.records import fields, replace
+from icectl.repository.clock import format_duration, is_ahead
 from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.layout import STANDARD
 from icectl.repository.ops_log import REPO_PATH
 
 
@@ -201,6 +204,23 @@ def check_ops_log_order(updates: Sequence[Update], object_: str = REPO_PATH) -> 
                 f"entry {number} of the ops log is not older than the one before it",
             )
             return
+
+
+def check_times(info: RepoInfo, now: int) -> Iterator[Problem]:
+    """What lies in the future by the storage's clock."""
+    newest = info.latest_updates[0].updated_at if info.latest_updates else now
+    if is_ahead(newest, now):
+        ahead = format_duration(newest - now)
+        yield _problem(rules.FUTURE_TIME, f"the newest operation is {ahead} ahead")
+    flushed = {snapshot.id: snapshot.flushed_at for snapshot in info.snapshots}
+    tips: dict[SnapshotId, list[str]] = defaultdict(list)
+    for ref in info.branches:
+        tips[ref.snapshot_id].append(ref.name)
+    for tip, names in tips.items():
+        if is_ahead(flushed[tip], now):
+            ahead = format_duration(flushed[tip] - now)
+            detail = f"the tip of {', '.join(names)} is {ahead} ahead"
+            yield Problem(rules.FUTURE_TIME, STANDARD.snapshot(tip), detail)
 
 
 def _without_bad_targets(raw: RawRepo) -> RawRepo:

@@ -123,6 +123,22 @@ REPO_IS_OLD = Rule(
     "and `icectl gc --abandon-history` gives up what only the copies list.",
 )  # fmt: skip
 
+FUTURE_TIME = Rule(
+    "ICE0022", "error", Level.REFS, "the newest operation or the tip of a branch is in the future",
+    "A client with a wrong clock wrote it, more than 600 s ahead of the storage's clock. Official "
+    "clients only add what is newer: until that time has come, they refuse every change after "
+    "such an operation, and every commit on such a branch. `icectl repair` gives the ops log a "
+    "newest entry of today. The time of a snapshot is never rewritten: reset the branch to its "
+    "parent with `icectl branch reset BRANCH BRANCH~1` and commit the data again, or wait.",
+)  # fmt: skip
+CONDITIONS_OFF = Rule(
+    "ICE0023", "warning", Level.REFS, "the configuration turns conditional writes off",
+    "On an object store, official clients overwrite each other's commits with these settings. "
+    "The official client stores them in a repository on local disk, and they come along when it "
+    "is copied to S3 or GCS. `icectl repair` returns them to the default, and so does `icectl "
+    "config set KEY null` for each. Leave them only where the storage has no conditional writes.",
+)  # fmt: skip
+
 # Snapshots.
 
 SNAPSHOT_MISSING = Rule(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 
 from icectl.errors import (
     FormatError,
@@ -14,12 +15,14 @@ from icectl.format.config import decode_config_yaml
 from icectl.format.envelope import HEADER_SIZE, Generation
 from icectl.format.refs import decode_ref
 from icectl.model.ids import SnapshotId
-from icectl.model.repo import RepoInfo
+from icectl.model.repo import RepoInfo, Update
+from icectl.ops.config_keys import find_lost_conditions
 from icectl.ops.validate import metadata_rules as rules
-from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step
+from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step, check_times
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
 from icectl.records import replace
-from icectl.repository.backups import is_cleared, times_of
+from icectl.repository.backups import is_cleared, made_at, times_of
+from icectl.repository.config import decode_config
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.layout import CONFIG_PATH, STANDARD
 from icectl.repository.lines import Line, find_lost_history
@@ -37,13 +40,16 @@ ATTEMPTS = 5
 def check_refs(storage: Storage, report: Report) -> Repository | None:
     """The repository in the state that is judged; None when nothing more can be looked at."""
     try:
-        data = storage.read(REPO_PATH)
+        found = storage.read_versioned(REPO_PATH)
     except ObjectNotFoundError:
         return _check_ref_files(storage, report)
-    info, problems = check_repo(data)
+    info, problems = check_repo(found.data)
     report.extend(problems)
     if info is None:
         return None
+    report.extend(check_times(info, found.read_at))
+    with suppress(FormatError):  # reported already
+        _check_conditions(storage, decode_config(info.config), REPO_PATH, report)
     _check_ops_log(storage, info, report)
     return repository_at(storage, info)
 
@@ -150,12 +156,18 @@ def _check_chain(storage: Storage, info: RepoInfo, report: Report) -> list[str]:
             return []
         updates = state.latest_updates
         report.extend(check_ops_log_order(updates, path))
-        if not updates or (oldest is not None and updates[0].updated_at >= oldest):
+        if not updates or (oldest is not None and _known_time(updates[0], name) >= oldest):
             detail = "its ops log is not older than what follows"
             report.add(Problem(rules.OPS_LOG_ORDER, path, detail))
             return []
         oldest, name = updates[-1].updated_at, state.repo_before_updates
     return []
+
+
+def _known_time(update: Update, backup: str) -> int:
+    """When the update was written: before its copy was made, whatever a wrong clock said."""
+    made = made_at(backup)
+    return update.updated_at if made is None else min(update.updated_at, made * 1000 - 1)
 
 
 def _exists(storage: Storage, path: str) -> bool:
@@ -183,11 +195,21 @@ def _check_ref_files(storage: Storage, report: Report) -> Repository | None:
 def _check_config_file(storage: Storage, report: Report) -> None:
     """Without it the defaults hold; with a damaged one nobody opens the repository."""
     try:
-        decode_config_yaml(storage.read(CONFIG_PATH))
+        config = decode_config_yaml(storage.read(CONFIG_PATH))
+        _check_conditions(storage, config, CONFIG_PATH, report)
     except ObjectNotFoundError:
         pass
     except FormatError as error:
         report.add(unreadable(rules.REPO_VALUE, CONFIG_PATH, error))
+
+
+def _check_conditions(
+    storage: Storage, config: Mapping[str, object], object_: str, report: Report
+) -> None:
+    keys = find_lost_conditions(config, storage)
+    if keys:
+        detail = f"{', '.join(keys)}: false"
+        report.add(Problem(rules.CONDITIONS_OFF, object_, detail))
 
 
 def _read_ref_files(storage: Storage) -> tuple[Repository | None, list[Problem]]:
