@@ -80,6 +80,7 @@ COMMANDS = (
     Command("flags set", "Turn a feature flag on or off", "flags:set_flag"),
     Command("expire", "Release old snapshots from the history", "expire:expire"),
     Command("gc", "Delete unreferenced objects", "gc:collect"),
+    Command("repair", "Repair what keeps clients from writing safely", "repair:repair"),
     Command("validate", "Check the repository for damage", "validate:validate"),
     Command("stats", "Show where the bytes are", "stats:stats"),
     Command("export", "Write the repository as tables to files", "export:export"),

@@ -1,12 +1,13 @@
 """The envelope of a metadata file: header, compression, and what generation it belongs to.
 
-The generation is told from the content: a header or none, its length, and the first bytes of
+The generation is recognised by the content: a header or none, its length, and the structure of
 the payload. The specification's header has 39 bytes; an early draft had 27.
 """
 
 from __future__ import annotations
 
 import enum
+import struct
 import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -24,6 +25,7 @@ DRAFT_HEADER_SIZE = 27
 LEVEL = 3
 """Of compression, as the official writers have it."""
 IDENTIFIER = b"Ichk"
+"""At payload[4:8] of what official writers make. No reader needs it."""
 IMPLEMENTATION = f"icectl-{__version__}"
 
 # A flatbuffer cannot be larger, its offsets are signed 32-bit numbers.
@@ -35,6 +37,10 @@ USUAL_RATIO = 32
 SMALL_PAYLOAD = 2**16
 # So much compressed input at once that even a bomb cannot unfold to much more than the limit.
 _SLICE = 4096
+
+_U32 = struct.Struct("<I")
+_I32 = struct.Struct("<i")
+_VTABLE = struct.Struct("<HH")
 
 _own = threading.local()
 
@@ -128,13 +134,52 @@ def decode_envelope(data: bytes) -> Envelope:
     payload = decompress(data, size) if header.compression else data[size:]
     if not payload:
         raise FormatError("the payload is empty", offset=size)
-    if payload[4:8] == IDENTIFIER:
-        generation = Generation.V2 if header.spec_version == 2 else Generation.V1
-    elif header.spec_version == 1 and 0x80 <= payload[0] <= 0x9F:
-        generation = Generation.ALPHA_BINARY
-    else:
-        raise FormatError("the payload is neither flatbuffers nor msgpack", offset=0)
-    return Envelope(generation, header, payload)
+    return Envelope(detect_generation(payload, header.spec_version), header, payload)
+
+
+def detect_generation(payload: bytes | bytearray, spec_version: int) -> Generation:
+    """The generation of a file with a header, by the structure of its decompressed payload.
+
+    A payload that is cut off behind its root table is recognised, too.
+    """
+    if spec_version == 2:
+        return Generation.V2
+    if payload[4:8] == IDENTIFIER or _has_root_table(payload):
+        return Generation.V1
+    if _is_msgpack(payload):
+        return Generation.ALPHA_BINARY
+    raise FormatError("the payload is neither flatbuffers nor msgpack", offset=0)
+
+
+def _has_root_table(payload: bytes | bytearray) -> bool:
+    """Whether the payload begins with the offset of a flatbuffers table and its vtable."""
+    size = len(payload)
+    if size < 8:
+        return False
+    root = _U32.unpack_from(payload)[0]
+    if not 4 <= root <= size - 4 or root % 4:
+        return False
+    vtable = root - _I32.unpack_from(payload, root)[0]
+    if not 4 <= vtable <= size - 4 or vtable % 2:
+        return False
+    vtable_size, table_size = _VTABLE.unpack_from(payload, vtable)
+    is_vtable = vtable_size >= 4 and vtable_size % 2 == 0 and vtable + vtable_size <= size
+    return bool(is_vtable and table_size >= 4 and root + table_size <= size)
+
+
+def _is_msgpack(payload: bytes | bytearray) -> bool:
+    """Whether the payload is exactly one array or map in MessagePack."""
+    if not payload or not 0x80 <= payload[0] <= 0x9F:
+        return False
+    import msgpack
+
+    unpacker = msgpack.Unpacker(max_buffer_size=len(payload))
+    unpacker.feed(payload)
+    try:
+        unpacker.skip()
+    except (msgpack.UnpackException, ValueError):
+        return False
+    return bool(unpacker.tell() == len(payload))
 
 
 def decode_flatbuffers_envelope(data: bytes, file_type: FileType) -> Envelope:

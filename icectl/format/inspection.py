@@ -18,9 +18,9 @@ from icectl.format.envelope import (
     FileType,
     Generation,
     Header,
-    decode_envelope,
     decode_header,
     decompress_what_there_is,
+    detect_generation,
 )
 from icectl.format.reader import Reader
 from icectl.format.schema import MANIFEST, REPO, SNAPSHOT, TRANSACTION_LOG
@@ -113,17 +113,15 @@ def _inspect_with_header(data: bytes) -> Inspection:
         payload, problem = decompress_what_there_is(data, size)
         if problem is not None:
             problems.append(problem)
-    if header.file_type not in _TABLES or payload[4:8] != b"Ichk":
-        try:
-            generation = decode_envelope(data).generation
+    try:
+        generation = detect_generation(payload, header.spec_version)
+        if header.file_type not in _TABLES or generation is Generation.ALPHA_BINARY:
             return _inspect_legacy(generation, header, data, payload)
-        except FormatError as error:
-            if error.reason not in {problem.reason for problem in problems}:
-                problems.append(error)
-            kind = _TABLES.get(FileType(header.file_type), ("unknown",))[0]
-            return Inspection(None, header, len(data), payload, kind, {}, tuple(problems))
+    except FormatError as error:
+        problems.append(error)
+        kind = _TABLES.get(FileType(header.file_type), ("unknown",))[0]
+        return Inspection(None, header, len(data), payload, kind, {}, tuple(problems))
     kind, table = _TABLES[FileType(header.file_type)]
-    generation = Generation.V2 if header.spec_version == 2 else Generation.V1
     reader = Reader(payload, problems)
     try:
         content = reader.read_root(table)

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from icectl.errors import FormatError
-from icectl.format.envelope import IDENTIFIER
 from icectl.model.values import UnknownField
 
 if TYPE_CHECKING:
@@ -137,8 +136,6 @@ class Reader:
     def read_root(self, table: Table) -> Any:
         if self.size < 8:
             raise FormatError("the payload is too short for a flatbuffer", offset=0)
-        if self.data[4:8] != IDENTIFIER:
-            raise FormatError("the flatbuffer has another identifier than Ichk", offset=4)
         return self.read_table(table, self.follow(0))
 
     def spend(self, amount: int, position: int) -> None:

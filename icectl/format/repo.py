@@ -13,7 +13,7 @@ from icectl.format.reader import Field, Reader, Table
 from icectl.format.schema import REPO, SNAPSHOT_INFO, UPDATE, RawRef, RawRepo, RawSnapshotInfo
 from icectl.format.writer import Writer, refuse_unknown
 from icectl.model.ids import SnapshotId
-from icectl.model.repo import Ref, RepoInfo, SnapshotInfo
+from icectl.model.repo import Ref, RepoInfo, SnapshotInfo, Update
 from icectl.model.values import UnknownField
 
 
@@ -52,8 +52,8 @@ class RefTarget:
 class RepoRefs:
     branches: Mapping[str, RefTarget]
     tags: Mapping[str, RefTarget]
-    updated_at: int | None
-    """Of the newest update."""
+    newest: Update | None
+    """The newest update."""
 
 
 def decode_repo_refs(data: bytes) -> RepoRefs:
@@ -77,7 +77,7 @@ def decode_repo_refs(data: bytes) -> RepoRefs:
     return RepoRefs(
         {ref.name: target(ref) for ref in raw.branches},
         {ref.name: target(ref) for ref in raw.tags},
-        reader.read_table(UPDATE, reader.follow(updates)).updated_at if num_updates else None,
+        reader.read_table(UPDATE, reader.follow(updates)) if num_updates else None,
     )
 
 

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from icectl.errors import FormatError
 from icectl.format.envelope import (
-    IDENTIFIER,
     FileType,
     decode_flatbuffers_envelope,
     decode_header,
@@ -59,13 +58,13 @@ def decode_transaction_log_id(start: bytes, *, is_whole: bool = False) -> Snapsh
     payload: bytes | bytearray = start[size:]
     if header.compression:
         payload = decompress(start, size) if is_whole else decompress_what_there_is(start, size)[0]
-    if payload[4:8] not in (b"", IDENTIFIER):
-        raise FormatError("the payload is not flatbuffers", offset=size)
     reader = Reader(payload)
     try:
         position = reader.follow(0)
         place = reader.places(TRANSACTION_LOG, position)[0]
-    except (FormatError, struct.error):
+    except (FormatError, struct.error) as error:
+        if is_whole:
+            raise FormatError("the payload is not flatbuffers", offset=size) from error
         return None
     return SnapshotId(bytes(payload[position + place : position + place + 12]))
 

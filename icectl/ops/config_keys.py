@@ -114,6 +114,22 @@ NOT_ON_LOCAL_DISK = ("storage.unsafe_use_conditional_update", "storage.unsafe_us
 """Every commit of the official client fails on local disk where one of them is true."""
 
 
+CONDITIONS = (
+    "storage.unsafe_use_conditional_create",
+    "storage.unsafe_use_conditional_update",
+    "storage.unsafe_use_metadata",
+)
+"""False in what the official client stores on local disk. On an object store, each turns off
+what keeps official writers from overwriting each other there."""
+
+
+def find_lost_conditions(config: Mapping[str, object], storage: Storage) -> list[str]:
+    """The keys of a stored configuration that make official clients write unconditionally."""
+    if not storage.is_object_store:
+        return []
+    return [key for key, value in _leaves(config, "") if key in CONDITIONS and value is False]
+
+
 def check_value(key: str, value: object) -> None:
     """`UsageError` unless the key is known and the official reader takes the value; null is
     the default of every key."""

@@ -20,7 +20,11 @@ from typing import Literal
 
 from icectl.errors import IcectlError, RefusedError, RepositoryNotFoundError
 from icectl.ops.java import find_java, why_no_java
+from icectl.ops.repair import plan_repair
+from icectl.repository.backups import check_newest
+from icectl.repository.clock import MAX_SKEW
 from icectl.repository.open import open_repository
+from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 
@@ -50,8 +54,6 @@ AWS_VARIABLES = (
 )
 GOOGLE_VARIABLES = ("GOOGLE_APPLICATION_CREDENTIALS",)
 NOTABLE_SKEW_SECONDS = 30
-REFUSED_SKEW_SECONDS = 15 * 60
-"""S3 refuses requests that are signed with a time so wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,33 +165,54 @@ def _credentials(
     return Check(name, "ok", ", ".join(found))
 
 
-def check_storage(storage: Storage, *, may_write: bool) -> Iterator[Check]:
-    """Reachable, a repository, conditional writes, clock. The probe of writes is one object."""
+def check_storage(
+    storage: Storage, *, may_write: bool, repair: str = "icectl repair"
+) -> Iterator[Check]:
+    """Reachable, a repository, conditional writes, clock, repairs. The probe of writes is one
+    object; `repair` is the command that mends the repository."""
     try:
         first = next(iter(storage.list("", with_info=False)), None)
     except IcectlError as error:
         yield Check("storage", "failed", error.message, error.hint)
         return
     yield Check("storage", "ok", f"{storage.location} can be listed")
-    yield _check_repository(storage, is_empty=first is None)
-    yield _check_conditional_writes(storage, may_write=may_write)
-    yield _check_clock(storage)
-
-
-def _check_repository(storage: Storage, *, is_empty: bool) -> Check:
+    repository: Repository | None = None
     try:
         repository = open_repository(storage)
+        if repository.info is not None:
+            check_newest(storage, repository.info)
     except RepositoryNotFoundError as error:
-        detail = "nothing is there yet" if is_empty else error.message
-        return Check("repository", "warning", detail, "icectl init makes one")
+        detail = "nothing is there yet" if first is None else error.message
+        yield Check("repository", "warning", detail, "icectl init makes one")
     except IcectlError as error:
-        return Check("repository", "failed", error.message, error.hint)
+        yield Check("repository", "failed", error.message, error.hint)
+    else:
+        yield _describe(repository)
+    yield _check_conditional_writes(storage, may_write=may_write)
+    yield _check_clock(storage)
+    if repository is not None and repository.is_writable:
+        yield _check_repairs(repository, repair)
+
+
+def _describe(repository: Repository) -> Check:
     return Check(
         "repository",
         "ok",
         f"{repository.generation}, spec version {repository.spec_version}, "
         f"branches: {len(repository.branches())}, tags: {len(repository.tags())}",
     )
+
+
+def _check_repairs(repository: Repository, command: str) -> Check:
+    try:
+        steps = plan_repair(repository, repository.storage.read_clock())
+    except IcectlError as error:
+        return Check("repair", "failed", error.message, error.hint)
+    if not steps:
+        return Check("repair", "ok", "nothing needs it")
+    failed = any(step.rule.severity == "error" for step in steps)
+    faults = "; ".join(f"{step.rule.title} ({step.rule.code})" for step in steps)
+    return Check("repair", "failed" if failed else "warning", faults, command)
 
 
 def _check_conditional_writes(storage: Storage, *, may_write: bool) -> Check:
@@ -217,8 +240,9 @@ def _check_clock(storage: Storage) -> Check:
         return Check("clock", "warning", f"cannot be read: {error.message}", error.hint)
     seconds = (theirs - (before + after) / 2) / 1e6
     detail = f"the storage is {abs(seconds):.1f} s {'ahead' if seconds > 0 else 'behind'}"
-    if abs(seconds) >= REFUSED_SKEW_SECONDS:
-        return Check("clock", "failed", detail, "signed requests may be refused; set the clock")
+    if abs(seconds) * 1e6 > MAX_SKEW:
+        hint = "set the clock: icectl writes nothing, and official clients refuse to commit"
+        return Check("clock", "failed", detail, hint)
     if abs(seconds) >= NOTABLE_SKEW_SECONDS:
         hint = "gc goes by the storage's clock, commits by the writer's: set the clock"
         return Check("clock", "warning", detail, hint)

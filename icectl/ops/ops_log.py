@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import get_args
 
-from icectl.errors import UnsupportedError
+from icectl.errors import ObjectNotFoundError, UnsupportedError
 from icectl.model.repo import UpdateType
-from icectl.repository.ops_log import OpsLogBeyondReach, OpsLogEntry, read_ops_log
+from icectl.repository.backups import is_cleared, list_backups
+from icectl.repository.ops_log import BACKUPS, OpsLogBeyondReach, OpsLogEntry, read_ops_log
 from icectl.repository.repository import Repository
+from icectl.storage.contract import ListingShard, Storage
 
 __all__ = [
     "KINDS",
@@ -50,7 +52,7 @@ def read_filtered_ops_log(
         return
     for entry in read_ops_log(repository.storage, repository.info):
         if isinstance(entry, OpsLogBeyondReach):
-            yield entry
+            yield replace(entry, is_cleared=_is_cleared(repository.storage, entry))
             return
         if options.since is not None and entry.update.updated_at < options.since:
             return  # each entry is older than the one before it
@@ -60,6 +62,13 @@ def read_filtered_ops_log(
                 remaining -= 1
                 if remaining == 0:
                     return
+
+
+def _is_cleared(storage: Storage, end: OpsLogBeyondReach) -> bool:
+    if not isinstance(end.error, ObjectNotFoundError):
+        return False
+    name = end.path.removeprefix(f"{BACKUPS}/")
+    return is_cleared(name, list_backups(storage, ListingShard(after=name)))
 
 
 def _matches(entry: OpsLogEntry, options: OpsLogOptions) -> bool:

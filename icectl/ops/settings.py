@@ -51,11 +51,18 @@ def read_status(repository: Repository) -> StatusReport:
 
 
 def set_status(
-    repository: Repository, availability: Availability, reason: str | None
+    repository: Repository,
+    availability: Availability,
+    reason: str | None,
+    *,
+    accept_older_repo: bool = False,
 ) -> StatusReport:
     if availability is Availability.ONLINE and reason is not None:
         raise UsageError("a repository that is online has no reason for a limited availability")
-    return _report(repository, mutations.set_status(repository, availability, reason))
+    status = mutations.set_status(
+        repository, availability, reason, accept_older_repo=accept_older_repo
+    )
+    return _report(repository, status)
 
 
 def read_config_value(repository: Repository, key: str) -> NamedValue:

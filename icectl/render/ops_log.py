@@ -55,8 +55,10 @@ def update_document(entry: OpsLogEntry) -> dict[str, Any]:
     return document
 
 
-def beyond_reach_document(end: OpsLogBeyondReach | None) -> dict[str, str] | None:
-    return None if end is None else {"path": end.path, "reason": end.error.message}
+def beyond_reach_document(end: OpsLogBeyondReach | None) -> dict[str, Any] | None:
+    if end is None:
+        return None
+    return {"path": end.path, "reason": end.error.message, "is_cleared": end.is_cleared}
 
 
 def render_ops_log(entries: Iterable[OpsLogEntry]) -> Iterator[Line]:
@@ -66,6 +68,8 @@ def render_ops_log(entries: Iterable[OpsLogEntry]) -> Iterator[Line]:
 
 
 def describe_beyond_reach(end: OpsLogBeyondReach) -> str:
+    if end.is_cleared:
+        return f"Older operations are gone: the backups before {end.path} were cleared by age"
     return (
         f"Older operations are beyond reach: they are in the backup {end.path}, "
         f"which cannot be read ({end.error.message})"

@@ -7,20 +7,25 @@ from collections.abc import Iterable, Iterator
 
 from icectl.ops.validate.result import Finding, ValidateResult
 from icectl.ops.validate.rule import Rule, Severity
+from icectl.ops.validate.summary import RuleSummary
 from icectl.render.blocks import Block, Column, Role, Table
 from icectl.render.sizes import format_count
 
 _ROLES: dict[Severity, Role] = {"error": "bad", "warning": "warning", "info": "dim"}
 SHOWN_REFS = 5
+SUMMARY_FROM = 12
+"""Findings; fewer are seen at a glance."""
 
 
 def render_validation(result: ValidateResult) -> Iterator[Block]:
     for finding in result.findings:
-        yield from _finding(finding)
+        yield from render_finding(finding)
     for note in result.notes:
         yield f"Note: {note}."
     if result.findings_left_out:
         yield f"... and {format_count(result.findings_left_out, 'finding')} more (--max-findings)."
+    if sum(group.count for group in result.summary) >= SUMMARY_FROM:
+        yield from _summary(result.summary)
     checked = result.checked
     parts = [
         format_count(count, name)
@@ -44,7 +49,17 @@ def render_validation(result: ValidateResult) -> Iterator[Block]:
     yield (verdict, f": {found or 'nothing found'}{known}.")
 
 
-def _finding(finding: Finding) -> Iterator[Block]:
+def _summary(groups: Iterable[RuleSummary]) -> Iterator[Block]:
+    yield "Summary:"
+    for group in groups:
+        code = (f"{group.severity} {group.code}", _ROLES[group.severity])
+        common = f" in {group.common}" if group.common else ""
+        cause = f"; likely cause: {group.likely_cause}" if group.likely_cause else ""
+        count = format_count(group.count, "finding")
+        yield ("    ", code, f": {count}{common}: {group.title}{cause}")
+
+
+def render_finding(finding: Finding) -> Iterator[Block]:
     where = finding.object + (f", {finding.path}" if finding.path else "")
     known = " (known)" if finding.known else ""
     head = (f"{finding.severity} {finding.code}", _ROLES[finding.severity])

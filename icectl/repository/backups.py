@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Set
+from collections.abc import Iterable, Mapping, Set
 
-from icectl.errors import FormatError, ObjectNotFoundError
+from icectl.errors import FormatError, ObjectNotFoundError, StorageError, UnsupportedError
+from icectl.format.repo import decode_repo_refs
 from icectl.model.ids import encode_base32
 from icectl.model.repo import RepoInfo
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
@@ -14,7 +15,8 @@ from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard, Storage
 
 YEAR_3000_MILLISECONDS = 32_503_680_000_000
 """Copies are named by the time left until then, so that the newest lists first."""
-CLOCKS_DIFFER_MILLISECONDS = 24 * 3600 * 1000
+CLOCKS_DIFFER_MILLISECONDS = 2 * 600 * 1000
+"""Official writers refuse to commit when their clock is 600 s off the storage's."""
 _NAME = re.compile(rf"{REPO_PATH}\.(\d+)\.[0-9A-HJKMNP-TV-Z]{{20}}")
 
 
@@ -32,45 +34,74 @@ def made_at(name: str) -> int | None:
 def list_backups(storage: Storage, shard: ListingShard = WHOLE_DIRECTORY) -> dict[str, int]:
     """The names of all copies of `repo`, and when each was made."""
     listed = storage.list(BACKUPS, with_info=False, shard=shard)
-    names = (info.path.removeprefix(f"{BACKUPS}/") for info in listed)
+    return times_of(info.path for info in listed)
+
+
+def times_of(paths: Iterable[str]) -> dict[str, int]:
+    """The names of the copies of `repo` among these objects, and when each was made."""
+    names = (path.removeprefix(f"{BACKUPS}/") for path in paths)
     return {name: made for name in names if (made := made_at(name)) is not None}
 
 
-def check_newest(storage: Storage, info: RepoInfo, known_missing: Set[str] = frozenset()) -> None:
-    """`FormatError` when a copy is newer than `repo` itself: somebody put an old one back."""
+def is_cleared(name: str, backups: Mapping[str, int]) -> bool:
+    """Whether this copy is gone, and every other one as old: by age, that is, not by damage."""
+    made = made_at(name)
+    if made is None or name in backups:
+        return False
+    return all(made <= other for other in backups.values())
+
+
+def check_newest(
+    storage: Storage,
+    info: RepoInfo,
+    known_missing: Set[str] = frozenset(),
+    *,
+    needs_all: bool = False,
+) -> None:
+    """`FormatError` when a copy is newer than `repo` itself: somebody put an old one back.
+
+    Reads only copies that the ops log does not name: those made since the newest update, which
+    writers make right now or gave up, and the last one before. With `needs_all`, one of them
+    that cannot be read is an error as well.
+    """
     newest = info.latest_updates[0].updated_at if info.latest_updates else 0
     # The newest list first, and there may be very many others.
     since = YEAR_3000_MILLISECONDS - newest // 1000 + CLOCKS_DIFFER_MILLISECONDS
     copies = list_backups(storage, ListingShard(through=f"{REPO_PATH}.{since}"))
-    ordered = sorted(copies, key=copies.__getitem__, reverse=True)
-    # Those that a writer makes right now, or made and gave up; else the last one.
-    younger = [name for name in ordered if copies[name] > newest // 1000]
-    for name in younger or ordered[:1]:
-        path = backup_object(name)
-        if path in known_missing:
+    named = {update.backup_path for update in info.latest_updates}
+    unnamed = sorted(copies.keys() - named, key=copies.__getitem__, reverse=True)
+    younger = [name for name in unnamed if copies[name] > newest // 1000]
+    paths = [backup_object(name) for name in unnamed[: len(younger) + 1]]
+    newer = newest, ""
+    for path, data in storage.read_many(path for path in paths if path not in known_missing):
+        if isinstance(data, ObjectNotFoundError):
             continue
+        if isinstance(data, StorageError):
+            raise data
         try:
-            copied = read_repo(storage, path).latest_updates
-        except ObjectNotFoundError:
-            continue
-        except FormatError as error:
-            if name not in younger:
+            copied = decode_repo_refs(data).newest
+        except (FormatError, UnsupportedError) as error:
+            if not needs_all or path not in paths[: len(younger)]:
                 continue
             raise FormatError(
-                f"this copy is newer than {REPO_PATH}, and cannot be read: {error.reason}",
+                f"this copy is newer than {REPO_PATH}, and cannot be read: "
+                + getattr(error, "reason", error.message),
                 path=path,
                 hint="so nobody can tell whether an older repo file was put back; when "
                 "`icectl ops-log` shows all that should be there, name it with --known-missing",
             ) from None
-        # Others may have gone on since `repo` was read.
-        if copied and copied[0].updated_at > newest and _is_older(storage, copied[0].updated_at):
-            raise FormatError(
-                f"it is older than its own copy {path}: what was committed since would go",
-                path=REPO_PATH,
-                hint="find out who put it there; the newest copy is the state before the last "
-                "change, and lacks what that change committed. When this state is meant to stay, "
-                "make it the newest with any change, such as a tag",
-            )
+        if copied is not None:
+            newer = max(newer, (copied.updated_at, path))
+    updated_at, path = newer
+    # Others may have gone on since `repo` was read.
+    if updated_at > newest and _is_older(storage, updated_at):
+        raise FormatError(
+            f"it is older than its own copy {path}: a change would bury what was committed since",
+            path=REPO_PATH,
+            hint="find out who put it there; to return to the newer history, copy "
+            f"{path} to {REPO_PATH} while nobody writes (it lacks the very last change); to "
+            "continue with the older one, run `icectl status set online --accept-older-repo`",
+        )
 
 
 def _is_older(storage: Storage, updated_at: int) -> bool:

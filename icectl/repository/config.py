@@ -21,7 +21,7 @@ ConfigChange = Callable[[dict[str, object]], dict[str, object]]
 def read_config(repository: Repository) -> dict[str, object]:
     """The configuration as the repository stores it; what it leaves out is at its default."""
     if repository.info is not None:
-        return _decode_config(repository.info.config)
+        return decode_config(repository.info.config)
     try:
         data = repository.storage.read(CONFIG_PATH)
     except ObjectNotFoundError:
@@ -39,7 +39,7 @@ def update_config(repository: Repository, change: ConfigChange) -> None:
         return
 
     def edit(info: RepoInfo) -> edits.Edited:
-        before = _decode_config(info.config)
+        before = decode_config(info.config)
         after = change(dict(before))
         # The same configuration in other bytes is no change.
         config = info.config if after == before and info.config else encode_flexbuffers(after)
@@ -48,7 +48,7 @@ def update_config(repository: Repository, change: ConfigChange) -> None:
     update_repo(repository.storage, edit)
 
 
-def _decode_config(data: bytes | None) -> dict[str, object]:
+def decode_config(data: bytes | None) -> dict[str, object]:
     config = decode_flexbuffers(data) if data else {}
     if not isinstance(config, dict):
         raise FormatError("the configuration is not a mapping", path=REPO_PATH)

@@ -92,12 +92,27 @@ def delete_tag(info: RepoInfo, name: str) -> Edited:
 
 
 def set_status(
-    info: RepoInfo, availability: Availability, reason: str | None, set_at: int
+    info: RepoInfo,
+    availability: Availability,
+    reason: str | None,
+    set_at: int,
+    *,
+    again: bool = False,
 ) -> Edited:
+    """`again` makes it a change where nothing else is one."""
     status = info.status
-    if (status.availability, status.limited_availability_reason) != (availability, reason):
+    if again or (status.availability, status.limited_availability_reason) != (availability, reason):
         status = RepoStatus(int(availability), set_at, reason)
     return replace(info, status=status), RepoStatusChangedUpdate(status)
+
+
+def leave_log_behind(info: RepoInfo) -> Edited:
+    """Let the ops log begin with a new entry; the backup of the update holds all before it.
+
+    The format has no kind of operation for it: this one changes nothing else.
+    """
+    emptied = replace(info, latest_updates=(), repo_before_updates=None)
+    return emptied, MetadataChangedUpdate()
 
 
 def set_config(info: RepoInfo, config: bytes) -> Edited:

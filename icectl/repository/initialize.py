@@ -7,7 +7,6 @@ The file that makes it one is written last and only if it is not there: `repo` i
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from icectl.errors import FormatError, PreconditionFailedError, RefusedError, UsageError
@@ -29,6 +28,7 @@ from icectl.model.repo import (
 )
 from icectl.model.snapshot import Snapshot
 from icectl.model.transaction_log import TransactionLog
+from icectl.repository.clock import read_write_time
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.layout import CONFIG_PATH, STANDARD
 from icectl.repository.ops_log import REPO_PATH
@@ -58,21 +58,25 @@ def initialize_repository(
         )
     _check_empty(storage)
     storage.ensure_conditional_writes()
+    now = read_write_time(storage)
     if spec_version == 2:
-        _initialize_v2(storage, config, metadata)
+        _initialize_v2(storage, now, config, metadata)
     else:
-        _initialize_v1(storage, config)
+        _initialize_v1(storage, now, config)
 
 
 def _initialize_v2(
-    storage: Storage, config: Mapping[str, object] | None, metadata: Mapping[str, object] | None
+    storage: Storage,
+    now: int,
+    config: Mapping[str, object] | None,
+    metadata: Mapping[str, object] | None,
 ) -> None:
     encoded_metadata = encode_metadata(metadata or {}, 2)
     encoded_config = encode_flexbuffers(config) if config else None
-    snapshot = _put_snapshot(storage, 2)
+    snapshot = _put_snapshot(storage, 2, now)
     log = TransactionLog(2, INITIAL_SNAPSHOT_ID, (), (), (), (), (), (), (), moved_nodes=())
     _put_unless_there(storage, TRANSACTION_LOG_PATH, encode_transaction_log(log))
-    now = max(time.time_ns() // 1000, snapshot.flushed_at)
+    now = max(now, snapshot.flushed_at)
     info = RepoInfo(
         spec_version=2,
         tags=(),
@@ -91,22 +95,22 @@ def _initialize_v2(
     _put_last(storage, REPO_PATH, encode_repo(info))
 
 
-def _initialize_v1(storage: Storage, config: Mapping[str, object] | None) -> None:
+def _initialize_v1(storage: Storage, now: int, config: Mapping[str, object] | None) -> None:
     encoded_config = encode_config_yaml(config) if config else None
-    _put_snapshot(storage, 1)
+    _put_snapshot(storage, 1, now)
     _put_last(storage, branch_file(DEFAULT_BRANCH), encode_ref(INITIAL_SNAPSHOT_ID))
     if encoded_config is not None:
         _put_unless_there(storage, CONFIG_PATH, encoded_config)
 
 
-def _put_snapshot(storage: Storage, spec_version: int) -> Snapshot:
+def _put_snapshot(storage: Storage, spec_version: int, now: int) -> Snapshot:
     """The initial snapshot: ours, or the one that another attempt has put there."""
     snapshot = Snapshot(
         spec_version=spec_version,
         id=INITIAL_SNAPSHOT_ID,
         parent_id=None,
         nodes=(),
-        flushed_at=time.time_ns() // 1000,
+        flushed_at=now,
         message=MESSAGE,
         metadata=encode_metadata(ROOT_METADATA, spec_version),
         manifest_files=(),

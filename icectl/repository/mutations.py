@@ -6,7 +6,6 @@ The state that was opened is only the place to look: each change is decided on t
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Mapping
 
 from icectl.errors import UnsupportedError
@@ -15,6 +14,7 @@ from icectl.format.values import encode_metadata
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import Availability, RepoInfo, RepoStatus
 from icectl.repository import edits, v1
+from icectl.repository.clock import read_write_time
 from icectl.repository.edits import Edited
 from icectl.repository.repository import Repository
 from icectl.repository.update import RepoUpdate, update_repo
@@ -63,14 +63,21 @@ def delete_tag(repository: Repository, name: str) -> SnapshotId:
 
 
 def set_status(
-    repository: Repository, availability: Availability, reason: str | None = None
+    repository: Repository,
+    availability: Availability,
+    reason: str | None = None,
+    *,
+    accept_older_repo: bool = False,
 ) -> RepoStatus:
+    """With `accept_older_repo` it is set again where it is the same: the change makes this
+    state the newest."""
     _check_v2(repository, "a status")
-    now = time.time_ns() // 1000
+    now = read_write_time(repository.storage)
     update = update_repo(
         repository.storage,
-        lambda info: edits.set_status(info, availability, reason, now),
+        lambda info: edits.set_status(info, availability, reason, now, again=accept_older_repo),
         whatever_status=True,
+        accept_older=accept_older_repo,
     )
     return update.after.status
 

@@ -45,6 +45,8 @@ class OpsLogBeyondReach:
 
     path: str
     error: IcectlError
+    is_cleared: bool = False
+    """Whether the older part of the log was cleared by age, as far as somebody looked."""
 
 
 def backup_object(name: str) -> str:

@@ -24,7 +24,8 @@ from icectl.errors import (
 from icectl.format.repo import decode_repo, encode_repo
 from icectl.format.values import decode_flexbuffers
 from icectl.model.repo import Availability, RepoInfo, RepoStatus, Update, UpdateType
-from icectl.repository.backups import backup_name
+from icectl.repository.backups import backup_name, check_newest
+from icectl.repository.clock import format_duration, is_ahead, local_time, write_time
 from icectl.repository.edits import Edited
 from icectl.repository.ops_log import REPO_PATH, OpsLogBeyondReach, backup_object, walk_updates
 from icectl.storage.contract import Storage
@@ -33,7 +34,6 @@ MAX_ATTEMPTS = 200
 LONGEST_PAUSE_SECONDS = 3.0
 MOST_WINDOWS = 8
 DEFAULT_NUM_UPDATES_PER_FILE = 1000
-LATEST_TIME = 2**64 - 1
 _LIMITED: dict[int, str] = {Availability.READ_ONLY: "read-only", Availability.OFFLINE: "offline"}
 
 
@@ -52,15 +52,18 @@ def update_repo(
     change: Callable[[RepoInfo], Edited],
     *,
     whatever_status: bool = False,
+    accept_older: bool = False,
 ) -> RepoUpdate:
     """Apply `change` to the newest state, as often as it takes to win.
 
     `change` sees a fresh state each time and may raise; nothing is written then, nor when it
     changes nothing. `whatever_status` is for the one operation that sets the status.
+    A `repo` that is older than its own backups is refused unless `accept_older` says that
+    it is meant to stay: a write would bury the evidence of what it lacks.
     """
     lost: list[str] = []
     try:
-        return _update_until_won(storage, change, whatever_status, lost)
+        return _update_until_won(storage, change, whatever_status, accept_older, lost)
     finally:
         _forget(storage, lost)
 
@@ -69,13 +72,16 @@ def _update_until_won(
     storage: Storage,
     change: Callable[[RepoInfo], Edited],
     whatever_status: bool,
+    accept_older: bool,
     lost: list[str],
 ) -> RepoUpdate:
     """The loop; `lost` receives the copies that no state refers to."""
     tried: RepoUpdate | None = None
+    checked: int | None = None
     for attempt in range(MAX_ATTEMPTS + 1):
         started = time.monotonic()
         found = storage.read_versioned(REPO_PATH)
+        local = local_time()
         before = _decode(found.data)
         if tried is not None:
             if _is_in_log(storage, before, tried):
@@ -85,10 +91,18 @@ def _update_until_won(
             break
         if not whatever_status:
             check_online(before.status)
+        if not before.latest_updates:
+            raise FormatError("the ops log is empty", path=REPO_PATH)
         edited, update_type = change(before)
         if edited == before:
             return RepoUpdate(before, before)
-        now = time.time_ns() // 1000
+        if not accept_older and before.latest_updates:
+            newest = before.latest_updates[0].updated_at
+            # Once is enough while each attempt finds a newer state than the one before.
+            if checked is None or newest < checked:
+                check_newest(storage, before)
+            checked = newest
+        now = write_time(found.read_at, local)
         backup = backup_name(now)
         tried = RepoUpdate(before, with_update(edited, update_type, now, backup), backup)
         data = encode_repo(tried.after)
@@ -113,14 +127,15 @@ def with_update(info: RepoInfo, update_type: UpdateType, now: int, backup: str) 
 
     The entry that was the newest receives the name of the backup: the state it produced. What
     overflows stays reachable through `repo_before_updates`, except entries without a backup
-    (of a migration), which stay in the file.
+    (of a migration), which stay in the file. An edit that emptied the log leaves all of it to
+    the backup.
     """
     if not info.latest_updates:
-        raise FormatError("the ops log is empty", path=REPO_PATH)
+        updates = [Update(update_type, now)]
+        return replace(info, latest_updates=tuple(updates), repo_before_updates=backup)
     limit = _num_updates_per_file(info)
     newest, *older = info.latest_updates
-    if newest.updated_at >= LATEST_TIME:
-        raise FormatError("no time is later than that of the newest operation", path=REPO_PATH)
+    check_not_ahead(newest.updated_at, now)
     updates = [
         # Readers refuse an entry that is not newer than the one below it.
         Update(update_type, max(now, newest.updated_at + 1)),
@@ -134,6 +149,20 @@ def with_update(info: RepoInfo, update_type: UpdateType, now: int, backup: str) 
                 info, latest_updates=tuple(updates[:index]), repo_before_updates=overflow
             )
     return replace(info, latest_updates=tuple(updates))
+
+
+def check_not_ahead(updated_at: int, now: int) -> None:
+    """`RefusedError` for a newest operation in the future, which another one would have to follow.
+
+    A few minutes are the difference of two clocks, and pass.
+    """
+    if is_ahead(updated_at, now):
+        ahead = format_duration(updated_at - now)
+        raise RefusedError(
+            f"the newest operation of the ops log lies {ahead} in the future, so that official "
+            "clients refuse to commit, and nothing was changed",
+            hint="run `icectl repair`, which gives the ops log a newest entry of today",
+        )
 
 
 def check_online(status: RepoStatus) -> None:
@@ -164,13 +193,16 @@ def _num_updates_per_file(info: RepoInfo) -> int:
 
 def _is_in_log(storage: Storage, info: RepoInfo, tried: RepoUpdate) -> bool:
     """Whether `tried` is part of the history of the state `info`."""
-    oldest_of_interest = tried.before.latest_updates[0].updated_at
+    # Either may be the older one: a repair leaves entries from the future behind.
+    oldest_of_interest = min(
+        state.latest_updates[0].updated_at for state in (tried.before, tried.after)
+    )
     for update in walk_updates(storage, info):
         if isinstance(update, OpsLogBeyondReach):
             raise update.error
         if update.backup_path == tried.backup:
             return True
-        if update.updated_at <= oldest_of_interest:
+        if update.updated_at < oldest_of_interest:
             return False
     return False
 

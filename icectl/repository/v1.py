@@ -7,7 +7,6 @@ gap. A tag's file is never removed: an empty tombstone beside it deletes the tag
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 from icectl.errors import (
@@ -19,6 +18,7 @@ from icectl.errors import (
 from icectl.format.refs import encode_ref
 from icectl.model.ids import SnapshotId
 from icectl.repository.backups import backup_name
+from icectl.repository.clock import local_time, write_time
 from icectl.repository.edits import (
     check_deletable,
     check_expected,
@@ -107,12 +107,14 @@ def update_config(storage: Storage, change: Callable[[bytes | None], bytes]) -> 
             found: VersionedBytes | None = storage.read_versioned(CONFIG_PATH)
         except ObjectNotFoundError:
             found = None
+        local = local_time()
         data = change(found.data if found else None)
         try:
             if found is None:
                 storage.put_if_absent(CONFIG_PATH, data)
             elif data != found.data:
-                backup = backup_object(backup_name(time.time_ns() // 1000, CONFIG_PATH))
+                now = write_time(found.read_at, local)
+                backup = backup_object(backup_name(now, CONFIG_PATH))
                 storage.put_if_absent(backup, found.data)
                 storage.put_if_match(CONFIG_PATH, data, found.version)
         except PreconditionFailedError:

@@ -14,10 +14,10 @@ import pyarrow as pa
 from pyspark.sql import functions as sql
 
 from icectl.model.ids import ManifestId, NodeId
+from icectl.ops.containers import Containers
 from icectl.ops.gc.local_engine import in_groups
 from icectl.ops.gc.marking import ManifestClaim
 from icectl.ops.gc.watch import Watch
-from icectl.ops.stats.containers import find_container
 from icectl.ops.stats.engine import Wanted, mask_names, mask_words, read_sums
 from icectl.ops.stats.gathering import Column, Columns, Gathered
 from icectl.ops.stats.manifest_sums import ArraySums
@@ -42,7 +42,7 @@ class _Plan:
     places: dict[NodeId, int]
     num_arrays: int
     wanted: Wanted
-    prefixes: tuple[str, ...]
+    containers: Containers
 
 
 class SparkStatsEngine:
@@ -56,7 +56,7 @@ class SparkStatsEngine:
         repository: Repository,
         usage: Usage,
         wanted: Wanted,
-        prefixes: tuple[str, ...],
+        containers: Containers,
         watch: Watch,
     ) -> Gathered:
         claims = [
@@ -67,7 +67,7 @@ class SparkStatsEngine:
             [(claim.id, usage.manifests[claim.id]) for claim in group]
             for group in in_groups(claims, GROUP_BYTES, GROUP_MANIFESTS)
         )
-        plan = _Plan(files_only(repository), usage.places, usage.num_arrays, wanted, prefixes)
+        plan = _Plan(files_only(repository), usage.places, usage.num_arrays, wanted, containers)
         names = list(wanted.reductions)
         columns = ", ".join(f"{name} bigint" for name in ("length", "count", *names))
         rows = Source(
@@ -123,7 +123,7 @@ def _sum_array(plan: _Plan, use: ManifestUse, number: int, array: ArraySums) -> 
     if array.locations:
         texts = pa.table(
             {
-                "text": array.locations,
+                "text": [plan.containers.resolve(location) for location in array.locations],
                 "container": [_container(plan, location) for location in array.locations],
             }
         )
@@ -140,7 +140,7 @@ def _sum_array(plan: _Plan, use: ManifestUse, number: int, array: ArraySums) -> 
 
 def _container(plan: _Plan, location: str) -> str:
     """The prefix of its container, behind a digit that says whether it is configured."""
-    prefix, is_configured = find_container(location, plan.prefixes)
+    prefix, is_configured = plan.containers.find(location)
     return f"{int(is_configured)}{prefix}"
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import ClassVar
 
 from icectl.errors import ObjectNotFoundError, StorageError
 
@@ -27,6 +28,8 @@ class Version:
 class VersionedBytes:
     data: bytes
     version: Version
+    read_at: int
+    """The storage's clock at the time of the answer, as `read_clock` reports it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,9 @@ WHOLE_DIRECTORY = ListingShard()
 class Storage(ABC):
     """A repository's root on some storage."""
 
+    is_object_store: ClassVar[bool] = False
+    """There official clients write conditionally, unless the configuration turns it off."""
+
     @property
     @abstractmethod
     def location(self) -> str:
@@ -72,7 +78,7 @@ class Storage(ABC):
 
     @abstractmethod
     def read_versioned(self, path: str) -> VersionedBytes:
-        """The whole object and its version, in one request."""
+        """The whole object, its version and the storage's time, in one request."""
 
     @abstractmethod
     def read_range(self, path: str, offset: int, length: int) -> bytes:

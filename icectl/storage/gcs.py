@@ -17,7 +17,7 @@ from urllib.parse import quote
 from uuid import uuid4
 
 from icectl.errors import StorageError
-from icectl.storage.contract import Version
+from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
 from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure, reason_of
 from icectl.storage.times import microseconds, microseconds_of_http_date
@@ -113,14 +113,15 @@ class GcsStorage(ObjectStore):
     def _object(self, key: str) -> str:
         return f"{self._objects}/{quote(key, safe='')}"
 
-    async def _get_object(self, key: str, span: tuple[int, int] | None) -> tuple[bytes, Version]:
+    async def _get_object(self, key: str, span: tuple[int, int] | None) -> VersionedBytes:
         headers, body = await self._call(
             "GET",
             self._object(key),
             {"alt": "media"},
             headers={"Range": f"bytes={span[0]}-{span[1] - 1}"} if span else None,
         )
-        return body, Version(headers["x-goog-generation"])
+        version = Version(headers["x-goog-generation"])
+        return VersionedBytes(body, version, microseconds_of_http_date(headers.get("Date")))
 
     async def _head_object(self, key: str) -> ObjectHead:
         _, body = await self._call("GET", self._object(key), {})

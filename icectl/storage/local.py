@@ -68,7 +68,7 @@ class LocalStorage(Storage):
 
     def read_versioned(self, path: str) -> VersionedBytes:
         data = self.read(path)
-        return VersionedBytes(data, _digest(data))
+        return VersionedBytes(data, _digest(data), self.read_clock())
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         with self._failures(path, "read"), self._file(path).open("rb", buffering=0) as file:

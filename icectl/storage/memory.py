@@ -62,7 +62,7 @@ class MemoryStorage(Storage):
 
     def read_versioned(self, path: str) -> VersionedBytes:
         found = self._get(path)
-        return VersionedBytes(found.data, found.version)
+        return VersionedBytes(found.data, found.version, self.read_clock())
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         data = self.read(path)

@@ -59,6 +59,7 @@ class ListedPage:
 class ObjectStore(Storage):
     """The keys below `prefix` in `bucket`."""
 
+    is_object_store = True
     scheme: str
     permission_hint: str
     deletes_per_request: int
@@ -86,8 +87,8 @@ class ObjectStore(Storage):
         """The fsspec file system whose connections and credentials are used."""
 
     @abstractmethod
-    async def _get_object(self, key: str, span: tuple[int, int] | None) -> tuple[bytes, Version]:
-        """The bytes, or those from `span[0]` up to and without `span[1]`."""
+    async def _get_object(self, key: str, span: tuple[int, int] | None) -> VersionedBytes:
+        """The object, or its bytes from `span[0]` up to and without `span[1]`."""
 
     @abstractmethod
     async def _head_object(self, key: str) -> ObjectHead: ...
@@ -153,7 +154,7 @@ class ObjectStore(Storage):
 
     def read_versioned(self, path: str) -> VersionedBytes:
         key = self._key(path)
-        return VersionedBytes(*self._run(self._request(path, lambda: self._get_object(key, None))))
+        return self._run(self._request(path, lambda: self._get_object(key, None)))
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         key = self._key(path)
@@ -164,10 +165,10 @@ class ObjectStore(Storage):
         async def read() -> bytes:
             try:
                 span = (offset, offset + length)
-                data, _ = await with_retries(lambda: self._get_object(key, span))
+                found = await with_retries(lambda: self._get_object(key, span))
             except RequestFailure as failure:
                 raise (too_short if failure.status == 416 else self._error(failure, path)) from None
-            return data
+            return found.data
 
         data = self._run(read())
         if len(data) != length:
@@ -180,10 +181,10 @@ class ObjectStore(Storage):
         async def read_one(path: str) -> tuple[str, bytes | StorageError]:
             try:
                 key = self._key(path)
-                data, _ = await self._request(path, lambda: self._get_object(key, None))
+                found = await self._request(path, lambda: self._get_object(key, None))
             except StorageError as error:
                 return path, error
-            return path, data
+            return path, found.data
 
         return map_bounded(lambda path: self._submit(read_one(path)), paths, ahead=concurrency)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence as Seq
 from typing import Any
 
 from icectl.errors import StorageError
-from icectl.storage.contract import Version
+from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
 from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure, reason_of
 from icectl.storage.times import microseconds, microseconds_of_http_date
@@ -82,7 +82,7 @@ class S3Storage(ObjectStore):
         except Exception as error:
             raise _failure(error) from error
 
-    async def _get_object(self, key: str, span: tuple[int, int] | None) -> tuple[bytes, Version]:
+    async def _get_object(self, key: str, span: tuple[int, int] | None) -> VersionedBytes:
         arguments = {"Range": f"bytes={span[0]}-{span[1] - 1}"} if span else {}
         response = await self._call("get_object", Key=key, **arguments)
         try:
@@ -90,7 +90,7 @@ class S3Storage(ObjectStore):
                 data: bytes = await body.read()
         except Exception as error:
             raise _failure(error) from error
-        return data, Version(response["ETag"])
+        return VersionedBytes(data, Version(response["ETag"]), _date(response))
 
     async def _head_object(self, key: str) -> ObjectHead:
         response = await self._call("head_object", Key=key)
@@ -147,7 +147,11 @@ class S3Storage(ObjectStore):
 
     async def _read_clock(self) -> int:
         response = await self._call("list_objects_v2", Prefix=self._prefix, MaxKeys=1)
-        return microseconds_of_http_date(response["ResponseMetadata"]["HTTPHeaders"].get("date"))
+        return _date(response)
+
+
+def _date(response: Mapping[str, Any]) -> int:
+    return microseconds_of_http_date(response["ResponseMetadata"]["HTTPHeaders"].get("date"))
 
 
 def _refused_delete(code: str, message: str) -> RequestFailure:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 
@@ -15,4 +16,7 @@ def microseconds(moment: datetime) -> int:
 
 def microseconds_of_http_date(date: str | None) -> int:
     """The time of a response by its Date header; ours, when the server sent none."""
-    return microseconds(parsedate_to_datetime(date)) if date else time.time_ns() // 1000
+    if date:
+        with suppress(ValueError):
+            return microseconds(parsedate_to_datetime(date))
+    return time.time_ns() // 1000

@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 from collections.abc import Iterator
+from dataclasses import replace
 from difflib import unified_diff
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from icectl.cli.parse import parse
 from icectl.cli.tree import COMMANDS, find_command
 
+from icectl.format.repo import decode_repo, encode_repo
 from tests.docs.conftest import Icectl
 from tests.docs.readme import (
     PROJECT,
@@ -98,6 +100,7 @@ CALLS = {
     "expire": "expire --keep-last 2 --dry-run",
     "gc": "gc --older-than 7d --dry-run",
     "validate": "validate --level chunks",
+    "repair": "repair --dry-run",
     "stats": "stats",
     "export": "export refs --to tables --format csv",
     "inspect-file": "inspect-file repo",
@@ -133,6 +136,11 @@ def test_the_documents_of_all_commands_are_described() -> None:
 def test_documented_keys_are_printed(command: str, icectl: Icectl, demo: Path) -> None:
     if command in ("gc", "expire"):
         (demo / "manifests" / "MANIFESTTHATNOBODY00").write_bytes(b"")
+    if command == "repair":
+        info = decode_repo((demo / "repo").read_bytes())
+        newest, *older = info.latest_updates
+        updates = (replace(newest, updated_at=2**51), *older)
+        (demo / "repo").write_bytes(encode_repo(replace(info, latest_updates=updates)))
     done = icectl(*CALLS[command].split(), "--json", ICECTL_REPO=str(demo), PATH="/usr/bin:/bin")
     assert done.stdout, done.stderr
     printed = set(keys_of(json.loads(done.stdout)))

@@ -100,6 +100,40 @@ def test_what_a_newer_writer_wrote_is_not_lost(location: str, capsys: Capture) -
     assert {path: path.read_bytes() for path in before} == before
 
 
+@pytest.mark.parametrize("ref", ["branch:main", "branch:dev", "tag:v1"])
+@pytest.mark.parametrize("damage", ["truncated", "missing", "another"])
+@pytest.mark.parametrize("words", [["--keep-last", "1"], ["--older-than", "0s"]])
+@pytest.mark.parametrize("mode", ["--yes", "--dry-run"])
+def test_nothing_is_released_while_a_tip_is_damaged(
+    location: str, capsys: Capture, ref: str, damage: str, words: list[str], mode: str
+) -> None:
+    repo = open_official(location)
+    kind, _, name = ref.partition(":")
+    tip = repo.lookup_branch(name) if kind == "branch" else repo.lookup_tag(name)
+    other = list(repo.ancestry(branch="main"))[4].id
+    file = Path(location, "snapshots", tip)
+    if damage == "truncated":
+        file.write_bytes(file.read_bytes()[:-20])
+    elif damage == "missing":
+        file.unlink()
+    else:
+        file.write_bytes(Path(location, "snapshots", other).read_bytes())
+    before = {path: path.read_bytes() for path in Path(location).rglob("*") if path.is_file()}
+    assert expire(location, *words, mode, "--json") == 13
+    error = json.loads(capsys.readouterr().err)["error"]
+    assert error["kind"] == "damaged"
+    assert f"snapshots/{tip}" in error["message"]
+    assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_tip_that_goes_may_be_damaged(location: str, capsys: Capture) -> None:
+    repo = open_official(location)
+    if int(repo.spec_version) == 1:
+        pytest.skip("in spec version 1 the history is in the snapshot files")
+    Path(location, "snapshots", repo.lookup_tag("v1")).unlink()
+    assert expire(location, "--older-than", "0s", "--delete-expired-tags", "--yes") == 0
+
+
 def test_the_dry_run_is_what_the_real_run_does(location: str, capsys: Capture) -> None:
     words = ["--keep-last", "1", "--keep-tagged", "v*", "--json"]
     assert expire(location, *words, "--dry-run") == 0
@@ -285,7 +319,7 @@ def test_an_interrupted_run_in_v1_is_finished_by_the_next(
         join(*arguments)
 
     monkeypatch.setattr(execute, "_join", fail_after_two)
-    words = ["--older-than", (datetime.now(UTC) + timedelta(days=1)).isoformat(), "--yes"]
+    words = ["--older-than", (datetime.now(UTC) + timedelta(hours=1)).isoformat(), "--yes"]
     assert expire(str(path), *words) == 130
     monkeypatch.undo()
     content = read_everything(open_official(path))

@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from icectl.errors import StorageError
@@ -80,7 +80,7 @@ class FaultyStorage(Storage):
 
     def read_versioned(self, path: str) -> VersionedBytes:
         found = self._do("read_versioned", path, lambda: self.inner.read_versioned(path))
-        return VersionedBytes(self._altered(path, found.data), found.version)
+        return replace(found, data=self._altered(path, found.data))
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         return self._do("read_range", path, lambda: self.inner.read_range(path, offset, length))

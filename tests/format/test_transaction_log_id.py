@@ -60,4 +60,4 @@ def test_not_packed() -> None:
 )
 def test_not_a_log(data: bytes) -> None:
     with pytest.raises(FormatError):
-        decode_transaction_log_id(data)
+        decode_transaction_log_id(data, is_whole=True)

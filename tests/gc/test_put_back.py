@@ -48,10 +48,12 @@ def check_refused(where: Path, match: str = "older than its own copy", **options
     assert {path.relative_to(where) for path in where.rglob("*")} == before
 
 
-def test_it_is_refused_until_a_change_confirms_it(where: Path) -> None:
+def test_it_is_refused_until_the_newer_history_is_given_up(where: Path) -> None:
     check_refused(where)
     open_official(where).create_tag("again", open_official(where).lookup_branch("main"))
-    _, deleted = collect(where)
+    check_refused(where, "not continue")
+    lost = sorted(path.name for path in (where / "overwritten").iterdir())[1]
+    _, deleted = collect(where, abandon_history=(lost,))
     assert deleted.count[ObjectKind.SNAPSHOT] == 3
 
 

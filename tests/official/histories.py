@@ -10,9 +10,10 @@ Learnt about its API (2.3.0):
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import icechunk as ic
@@ -80,7 +81,7 @@ def many_commits(
     return repo
 
 
-class _RandomHistory:
+class RandomHistory:
     """One random walk; each step is a method, and what it did goes to the log."""
 
     def __init__(self, repo: ic.Repository, seed: int) -> None:
@@ -183,10 +184,19 @@ class _RandomHistory:
         session = self.repo.rearrange_session(branch)
         if self.repo.lookup_snapshot(session.snapshot_id).parent_id is None:
             return
-        root = zarr.open_group(session.store, mode="r")
+        move = self.move(session)
+        if move is not None:
+            session.commit(f"move {move['source']} to {move['target']}")
+            self.note("move", branch=branch, **move)
+
+    def move(self, session: ic.Session) -> dict[str, str] | None:
+        try:
+            root = zarr.open_group(session.store, mode="r")
+        except FileNotFoundError:  # another session deleted the root
+            return None
         nodes = self.members(root, zarr.Array) + self.members(root, zarr.Group)
         if not nodes:
-            return
+            return None
         source = "/" + self.random.choice(nodes)
         parents = [
             g for g in self.members(root, zarr.Group) if not f"/{g}/".startswith(source + "/")
@@ -194,8 +204,7 @@ class _RandomHistory:
         parent = self.random.choice(["", *[f"/{group}" for group in parents]])
         target = f"{parent}/{self.fresh_name('moved')}"
         session.move(source, target)
-        session.commit(f"move {source} to {target}")
-        self.note("move", branch=branch, source=source, target=target)
+        return {"source": source, "target": target}
 
     def step_branch(self) -> None:
         name = self.fresh_name("branch")
@@ -210,8 +219,8 @@ class _RandomHistory:
             self.repo.delete_branch(name)
             self.note("delete_branch", name=name)
 
-    def step_reset(self) -> None:
-        branch = self.pick_branch()
+    def step_reset(self, branch: str | None = None) -> None:
+        branch = branch or self.pick_branch()
         snapshot = self.pick_snapshot(self.pick_branch()).id
         self.repo.reset_branch(branch, snapshot)
         self.note("reset_branch", branch=branch, snapshot=snapshot)
@@ -238,6 +247,148 @@ class _RandomHistory:
         released = self.repo.expire_snapshots(cutoff, **options)
         self.note("expire", older_than=cutoff.isoformat(), released=sorted(released), **options)
 
+    def step_empty_commit(self) -> None:
+        branch = self.pick_branch()
+        session = self.repo.writable_session(branch)
+        session.commit(self.fresh_name("empty "), allow_empty=True)
+        self.note("empty_commit", branch=branch)
+
+    def step_rebase(self) -> None:
+        """Two sessions from one tip: the second is rebased onto what the first committed."""
+        branch = self.pick_branch()
+        first, second = (self.repo.writable_session(branch) for _ in range(2))
+        roots = [zarr.open_group(session.store, mode="a") for session in (first, second)]
+        changes = [[self.change(root) for _ in range(self.random.randint(1, 3))] for root in roots]
+        recreated = [
+            {one["path"] for one in made if one["change"] == "recreate"} for made in changes
+        ]
+        if recreated[0] & recreated[1]:
+            return  # the official package would write two nodes with one path
+        if self.random.random() < 0.4:
+            changes.append(self.delete_from_both(roots))
+        self.commit_rebased(first, second, branch, changes)
+
+    def delete_from_both(self, roots: list[Any]) -> Any:
+        common = set.intersection(*({path for path, _ in root.members(None)} for root in roots))
+        if not common:
+            return None
+        path = self.random.choice(sorted(common))
+        for root in roots:
+            del root[path]
+        return {"change": "delete from both", "path": "/" + path}
+
+    def commit_rebased(
+        self, first: ic.Session, second: ic.Session, branch: str, changes: Any
+    ) -> None:
+        first.commit(self.fresh_name("first "), allow_empty=True)
+        selection = self.random.choice([ic.VersionSelection.UseOurs, ic.VersionSelection.UseTheirs])
+        solver = ic.BasicConflictSolver(on_chunk_conflict=selection)
+        message = self.fresh_name("rebased ")
+        try:
+            second.commit(message, rebase_with=solver, rebase_tries=3, allow_empty=True)
+        except ic.IcechunkError:
+            message = "refused"
+        self.note("rebase", branch=branch, message=message, changes=changes)
+
+    def step_rebase_onto_reset(self) -> None:
+        """The branch is reset, and moves on, while a session is open."""
+        branch = self.pick_branch()
+        session = self.repo.writable_session(branch)
+        changes = [self.change(zarr.open_group(session.store, mode="a"))]
+        self.step_reset(branch)
+        self.commit_rebased(self.repo.writable_session(branch), session, branch, changes)
+
+    def step_rebase_move(self) -> None:
+        """A move is rebased onto a commit, or a commit onto a move."""
+        branch = self.pick_branch()
+        if self.repo.lookup_snapshot(self.repo.lookup_branch(branch)).parent_id is None:
+            return
+        writing = self.repo.writable_session(branch)
+        moving = self.repo.rearrange_session(branch)
+        changes = [self.change(zarr.open_group(writing.store, mode="a"))]
+        move = self.move(moving)
+        if move is None:
+            return
+        pair = [writing, moving]
+        self.random.shuffle(pair)
+        self.commit_rebased(pair[0], pair[1], branch, [*changes, move])
+
+    def step_amend_after_reset(self) -> None:
+        branch = self.pick_branch()
+        self.step_reset(branch)
+        if self.repo.lookup_snapshot(self.repo.lookup_branch(branch)).parent_id is not None:
+            with suppress(ic.IcechunkError):  # on a commit of moves
+                self.step_commit(branch, amend=True)
+
+    def pick_array(self, session: ic.Session) -> str | None:
+        arrays = self.members(zarr.open_group(session.store, mode="a"), zarr.Array)
+        return self.random.choice(arrays) if arrays else None
+
+    def step_reindex(self) -> None:
+        """Chunks move along the first axis, and some are left where they were."""
+        branch = self.pick_branch()
+        session = self.repo.writable_session(branch)
+        path = self.pick_array(session)
+        if path is None:
+            return
+        array = zarr.open_array(session.store, path=path, mode="r")
+        chunks = -(-array.shape[0] // array.chunks[0])
+
+        def forward(index: Any) -> Any:
+            first, *others = index
+            return [first + 1, *others] if first + 1 < chunks else None
+
+        session.reindex_array(f"/{path}", forward)
+        session.commit(self.fresh_name("reindex "), allow_empty=True)
+        self.note("reindex", branch=branch, path="/" + path)
+
+    def step_shift(self) -> None:
+        branch = self.pick_branch()
+        session = self.repo.writable_session(branch)
+        path = self.pick_array(session)
+        if path is None:
+            return
+        dimensions = zarr.open_array(session.store, path=path, mode="r").ndim
+        offset = [self.random.randint(-1, 1) for _ in range(dimensions)]
+        session.shift_array(f"/{path}", offset)
+        session.commit(self.fresh_name("shift "), allow_empty=True)
+        self.note("shift", branch=branch, path="/" + path, offset=offset)
+
+    def step_clear(self) -> None:
+        """Chunks, or everything below a group, deleted as zarr's store does it."""
+        branch = self.pick_branch()
+        session = self.repo.writable_session(branch)
+        root = zarr.open_group(session.store, mode="a")
+        nodes = self.members(root, zarr.Array) + self.members(root, zarr.Group)
+        if not nodes:
+            return
+        path = self.random.choice(nodes)
+        chunks = isinstance(root[path], zarr.Array) and self.random.random() < 0.7
+        asyncio.run(session.store.delete_dir(f"{path}/c" if chunks else path))
+        session.commit(self.fresh_name("clear "), allow_empty=True)
+        self.note("clear", branch=branch, path="/" + path, chunks=chunks)
+
+    def step_rewrite(self) -> None:
+        branch = self.pick_branch()
+        amend = (
+            self.repo.spec_version >= 2
+            and self.random.random() < 0.3
+            and self.repo.lookup_snapshot(self.repo.lookup_branch(branch)).parent_id is not None
+        )
+        method = "amend" if amend else "new_commit"
+        with suppress(ic.IcechunkError):  # an amend on a commit of moves
+            self.repo.rewrite_manifests("rewrite", branch=branch, commit_method=method)
+            self.note("rewrite", branch=branch, method=method)
+
+    def step_collect(self) -> None:
+        self.repo.garbage_collect(self.pick_snapshot(self.pick_branch()).written_at)
+        self.note("collect")
+
+    def step_status(self) -> None:
+        for availability in (ic.RepoAvailability.read_only, ic.RepoAvailability.online):
+            self.repo.set_status(ic.RepoStatus(availability))
+        self.note("status")
+
 
 STEPS_V1 = {
     "commit": 12,
@@ -250,6 +401,18 @@ STEPS_V1 = {
     "expire": 1,
 }
 STEPS_V2 = STEPS_V1 | {"amend": 2, "move": 3}
+CONCURRENT_V1 = {
+    "rebase": 4,
+    "rebase_onto_reset": 2,
+    "reindex": 1,
+    "shift": 1,
+    "clear": 2,
+    "rewrite": 1,
+    "collect": 1,
+    "empty_commit": 1,
+}
+"""Weights of what sessions beside each other, and the rest of the API, can write."""
+CONCURRENT_V2 = CONCURRENT_V1 | {"rebase_move": 2, "amend_after_reset": 1, "status": 1}
 
 
 def random_history(
@@ -265,7 +428,7 @@ def random_history(
     `weights` overrides how often a kind of step comes (`{"expire": 0}` leaves it out). The same
     seed gives the same steps; ids and times differ, as the package draws them.
     """
-    history = _RandomHistory(create(where, spec_version), seed)
+    history = RandomHistory(create(where, spec_version), seed)
     kinds = (STEPS_V2 if spec_version >= 2 else STEPS_V1) | (weights or {})
     history.step_commit()
     for kind in history.random.choices(list(kinds), list(kinds.values()), k=steps):

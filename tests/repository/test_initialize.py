@@ -162,6 +162,6 @@ def test_an_attempt_that_broke_off_does_not_stand_in_the_way(spec_version):
 def test_the_other_version_is_not_mixed_into_what_broke_off():
     inner = MemoryStorage("mixed")
     with pytest.raises(StorageError):
-        initialize_repository(FaultyStorage(inner, before=fail_after(3)), spec_version=2)
+        initialize_repository(FaultyStorage(inner, before=fail_after(4)), spec_version=2)
     with pytest.raises(RefusedError, match="spec version 2"):
         initialize_repository(inner, spec_version=1)

@@ -31,8 +31,8 @@ from tests.gc.repositories import (
     now,
     random_repository,
 )
-from tests.official import built, copied, open_official, zarr
-from tests.official.histories import create
+from tests.official import built, copied, linear_history, open_official, zarr
+from tests.official.histories import commit, create
 from tests.spark import MARKS
 
 pytestmark = MARKS
@@ -124,6 +124,28 @@ def test_no_chunks(messy: Path, tmp_path: Path, on_spark: dict[str, Any]) -> Non
     local = plan_run(LocalStorage(mine), GcOptions(now(), **known))
     spark = plan_run(LocalStorage(mine), GcOptions(now(), **known, **on_spark))
     assert planned(spark) == planned(local)
+
+
+def test_lost_history(tmp_path: Path, on_spark: dict[str, Any]) -> None:
+    """An older `repo` was put back, and somebody committed since."""
+    where = tmp_path / "repo"
+    repo = linear_history(where, 4)
+    old = (where / "repo").read_bytes()
+    for number in range(3):
+        with commit(repo, f"lost {number}") as root:
+            root["native"][:] = number
+    (where / "repo").write_bytes(old)
+    with commit(open_official(where), "later") as root:
+        root["native"][:] = 9
+    there = files(where)
+    with pytest.raises(FormatError, match="does not continue") as caught:
+        collect_garbage(LocalStorage(where), GcOptions(now(), **on_spark), lambda run: None)
+    assert files(where) == there
+    name = str(caught.value).partition("overwritten/")[2].partition(",")[0]
+    options = GcOptions(now(), abandon_history=(name,), **on_spark)
+    _, deleted = collect_garbage(LocalStorage(where), options, lambda run: None)
+    assert deleted.count[ObjectKind.SNAPSHOT] == 3 and deleted.backups == 2
+    check_whole_run(where, on_spark)
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -21,9 +21,11 @@ from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.ops.validate.sampling import Sample
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
+from tests.compat.test_without_identifier import strip_identifiers
 from tests.gc.repositories import messy_repository, now
 from tests.official import built, copied
 from tests.spark import MARKS
+from tests.stats.test_containers import relative_locations
 from tests.tables.repositories import find_repository
 from tests.validate.damage import Patient, build, copied_with_source
 from tests.validate.test_rules import DAMAGES
@@ -68,6 +70,11 @@ def test_stats_are_the_same(spark: Any, repository: Path) -> None:
     )
 
 
+def test_stats_of_relative_locations_are_the_same(spark: Any, tmp_path: Path) -> None:
+    relative_locations(tmp_path / "repo", 2)
+    check_equal_stats(spark, tmp_path / "repo", StatsOptions())
+
+
 def test_stats_of_what_could_go_and_of_one_version_are_the_same(spark: Any, messy: Path) -> None:
     check_equal_stats(spark, messy, StatsOptions(policy=Policy(older_than=now())))
     check_equal_stats(spark, messy, StatsOptions(ref="main"))
@@ -106,6 +113,16 @@ def test_validation_is_the_same(spark: Any, repository: Path) -> None:
     told = check_equal_findings(spark, repository, options)
     assert told.engine == ("local" if "alpha" in repository.name else "spark")
     assert told.errors == 0
+
+
+def test_files_without_the_identifier(
+    spark: Any, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    mine = copied(built(tmp_path_factory, build, 2), tmp_path / "repo")
+    strip_identifiers(mine, 2)
+    told = check_equal_findings(spark, mine, ValidateOptions(level=Level.CHUNKS))
+    assert (told.engine, told.findings) == ("spark", ())
+    check_equal_stats(spark, mine, StatsOptions())
 
 
 def test_a_sample_is_the_same(spark: Any, messy: Path) -> None:

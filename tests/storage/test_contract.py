@@ -112,6 +112,8 @@ class TestReading:
 
     def test_the_clock_is_about_now(self, storage: Storage) -> None:
         assert abs(storage.read_clock() / 1e6 - time.time()) < 3
+        storage.put_if_absent("a", b"1")
+        assert abs(storage.read_versioned("a").read_at / 1e6 - time.time()) < 3
 
 
 class TestConditionalPuts:

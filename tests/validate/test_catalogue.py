@@ -8,6 +8,7 @@ from pathlib import Path
 from icectl.ops.validate import chunk_rules, metadata_rules
 from icectl.ops.validate.rule import Rule
 from icectl.ops.validate.rules import RULES
+from icectl.ops.validate.summary import CAUSES
 
 PROJECT = Path(__file__).parents[2]
 
@@ -38,3 +39,9 @@ def test_readme_has_every_rule() -> None:
 def test_man_page_has_every_rule() -> None:
     page = (PROJECT / "man" / "icectl-validate.1").read_text(encoding="utf-8")
     assert re.findall(r"\\fB(ICE\d{4})\\fR", page) == list(RULES)
+
+
+def test_likely_causes_are_of_rules() -> None:
+    codes = [code for codes in CAUSES.values() for code in codes]
+    assert len(codes) == len(set(codes))
+    assert set(codes) <= RULES.keys()

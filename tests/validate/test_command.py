@@ -17,7 +17,7 @@ from icectl.ops.validate.rules import RULES
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.storage.local import LocalStorage
 from tests.cli.conftest import Icectl, environ, icectl  # noqa: F401
-from tests.official import built, ic, open_official, zarr
+from tests.official import built, ic, linear_history, open_official, zarr
 from tests.official.histories import commit, create
 from tests.validate.damage import Patient, build, copied_with_source
 
@@ -40,6 +40,34 @@ def test_sound(icectl: Icectl, whole: Path) -> None:  # noqa: F811
     assert done.code == 0, done.out
     assert "Sound: nothing found." in done.out
     assert "4 snapshots" not in done.out
+
+
+def test_many_findings_are_summed_up(icectl: Icectl, tmp_path: Path) -> None:  # noqa: F811
+    where = tmp_path / "repo"
+    linear_history(where, 12)
+    for path in (where / "transactions").iterdir():
+        path.unlink()
+    document = icectl("validate", "-r", str(where), "--json").document
+    summary = {group["code"]: group for group in document["summary"]}
+    assert {code: group["count"] for code, group in summary.items()} == document["by_code"]
+    assert list(summary) == ["ICE0201", "ICE0211"]
+    group = summary["ICE0201"]
+    assert (group["severity"], group["count"]) == ("error", 12)
+    assert (group["title"], group["common"]) == (RULES["ICE0201"].title, "transactions/")
+    assert group["likely_cause"]
+    text = icectl("validate", "-r", str(where)).out
+    assert f"ICE0201: 12 findings in transactions/: {group['title']}" in text
+    assert group["likely_cause"] in text
+
+
+def test_few_findings_are_not_summed_up(icectl: Icectl, hurt: Path) -> None:  # noqa: F811
+    done = icectl("validate", "-r", str(hurt), "--level", "chunks")
+    assert done.code == 3
+    assert "Summary" not in done.out
+    document = icectl("validate", "-r", str(hurt), "--level", "chunks", "--json").document
+    [group] = document["summary"]
+    assert (group["code"], group["count"]) == ("ICE0401", 1)
+    assert group["common"] == document["findings"][0]["object"]
 
 
 def test_json_has_the_contract(icectl: Icectl, hurt: Path) -> None:  # noqa: F811

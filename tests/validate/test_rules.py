@@ -159,6 +159,16 @@ damage("ICE0019")(
     )
 )
 damage("ICE0020")(lambda p: shutil.copy(oldest_backup(p), p.where / "repo"))
+damage("ICE0022")(
+    lambda p: p.repo(
+        lambda raw: raw._replace(
+            latest_updates=(
+                replace(raw.latest_updates[0], updated_at=2**51),
+                *raw.latest_updates[1:],
+            )
+        )
+    )
+)
 
 # Snapshots.
 
@@ -317,6 +327,7 @@ damage("ICE0210")(
     )
 )
 damage("ICE0211")(lambda p: (p.where / "transactions" / p.history[-1]).unlink())
+damage("ICE0212")(lambda p: p.log(lambda raw: raw._replace(deleted_arrays=(NodeId(b"12345678"),))))
 
 # Manifests.
 
@@ -430,7 +441,8 @@ def relocated(where: Path, p: Patient, original: Path) -> None:
 
 
 def test_every_rule_has_its_damage() -> None:
-    assert DAMAGES.keys() | DAMAGES_V1.keys() == RULES.keys()
+    of_object_stores = {"ICE0023"}  # see test_servers
+    assert DAMAGES.keys() | DAMAGES_V1.keys() | of_object_stores == RULES.keys()
 
 
 @pytest.mark.parametrize("spec_version", [1, 2])

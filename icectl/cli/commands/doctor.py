@@ -39,8 +39,9 @@ def doctor(
     Looked at are the interpreter, the libraries, Java and Spark, the config file, where
     credentials come from (names only, never a value), and, where a repository is named or the
     current directory is in one: whether its storage can be reached, whether it honours
-    conditional writes, and how far its clock is off. To try conditional writes on S3 or GCS one
-    small object is written beside the repository and deleted again.
+    conditional writes, how far its clock is off, and whether `icectl repair` has something to
+    mend. To try conditional writes on S3 or GCS one small object is written beside the
+    repository and deleted again.
 
     Exit code 0 says that nothing failed, 1 that something did; warnings are not failures.
     """
@@ -79,7 +80,8 @@ def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
     except IcectlError as error:
         yield Check("storage", "failed", error.message, error.hint)
     else:
-        yield from check_storage(storage, may_write=not read_only)
+        repair = context.command_line("repair")
+        yield from check_storage(storage, may_write=not read_only, repair=repair)
 
 
 def _check_config(context: CommandContext) -> Check:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Annotated, Any
 
@@ -15,6 +16,8 @@ from icectl.ops.expire.execute import execute_expiration, plan_for
 from icectl.ops.expire.policy import Policy, find_idle_globs
 from icectl.ops.expire.report import build_result
 from icectl.render.expire import render_expiration
+from icectl.repository.backups import check_newest
+from icectl.repository.open import open_repository
 
 EXAMPLES = {
     "expire": (
@@ -31,7 +34,7 @@ EXAMPLES = {
 }
 
 LATEST_CUTOFF = 24 * 3600 * 1_000_000
-"""How far ahead of this machine's clock a cutoff may lie: writers have clocks of their own."""
+"""How far ahead of the storage's clock a cutoff may lie: the clocks of writers differ."""
 
 
 def _count(name: str, what: str) -> Any:
@@ -46,7 +49,8 @@ def expire(
         typer.Option(
             "--older-than",
             metavar="TIME",
-            help="Release only what was flushed before this: a date, a time or an age (30d). "
+            help="Release only what was flushed before this: a date, a time or an age (30d) by the "
+            "storage's clock. "
             "Alone, it is the official expiration.",
         ),
     ] = None,
@@ -144,14 +148,17 @@ def expire(
         given = context.config.policy(
             context.options.repo or context.environ.get("ICECTL_REPO"), policy
         )
-    rules = build_policy(context, given)
+    storage = context.open_storage()
+    rules = build_policy(given, storage.read_clock)
     rules.check()
-    repository = context.open_repository()
+    repository = open_repository(storage)
     planned = plan_for(repository, rules)
     for rule, glob in find_idle_globs(rules, planned.history.branches, planned.history.tags):
         kinds = {"branch": "branch", "keep_tagged": "tag"}.get(rule, "branch or tag")
         context.warn(f"--{rule.replace('_', '-')} {glob} fits no {kinds}")
     if dry_run or planned.plan.is_empty:
+        if repository.info is not None:
+            check_newest(repository.storage, repository.info)
         result = build_result(repository, planned, dry_run=dry_run)
         context.emit(result, render_expiration, paged=True)
         return
@@ -164,8 +171,11 @@ def expire(
     context.emit(build_result(repository, done, dry_run=False), render_expiration)
 
 
-def build_policy(context: CommandContext, given: dict[str, Any]) -> Policy:
-    """The policy from words of the command line or values of the config file."""
+def build_policy(given: dict[str, Any], read_clock: Callable[[], int]) -> Policy:
+    """The policy from words of the command line or values of the config file.
+
+    Ages count back from the storage's time: a wrong clock here must not release what is young.
+    """
     known = {field.name for field in fields(Policy)}
     values: dict[str, Any] = {}
     for name, value in given.items():
@@ -174,7 +184,7 @@ def build_policy(context: CommandContext, given: dict[str, Any]) -> Policy:
                 f"a policy has no rule {name!r}", hint="the rules are: " + ", ".join(sorted(known))
             )
         if name == "older_than":
-            values[name] = _parse_cutoff(context, str(value))
+            values[name] = _parse_cutoff(str(value), read_clock())
         elif name == "keep_within":
             values[name] = parse_age(str(value))
         elif name in ("keep_tagged", "branch", "protect"):
@@ -198,9 +208,8 @@ def build_policy(context: CommandContext, given: dict[str, Any]) -> Policy:
     return Policy(**values)
 
 
-def _parse_cutoff(context: CommandContext, text: str) -> int:
+def _parse_cutoff(text: str, now: int) -> int:
     """The time; `UsageError` for one that only a misspelled year can mean."""
-    now = context.now()
     cutoff = parse_moment(text, now)
     if cutoff > now + LATEST_CUTOFF:
         raise UsageError("--older-than lies in the future", hint="write an age such as 7d")

@@ -124,6 +124,15 @@ def collect(
             "can go, too.",
         ),
     ] = False,
+    abandon_history: Annotated[
+        list[str],
+        typer.Option(
+            "--abandon-history",
+            metavar="BACKUP",
+            help="Give up the line of history that ends in this backup and that the repo file "
+            "does not continue: delete what only it lists, and its backups. Repeatable.",
+        ),
+    ] = (),  # type: ignore[assignment]
     max_runtime: Annotated[
         str | None,
         typer.Option(
@@ -204,6 +213,7 @@ def collect(
             None if overwritten_older_than is None else parse_moment(overwritten_older_than, now)
         ),
         truncate_ops_log=truncate_ops_log,
+        abandon_history=tuple(abandon_history),
         choose_engine=choose,
     )
 

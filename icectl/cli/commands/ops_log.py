@@ -57,8 +57,9 @@ def ops_log(
 
     The log goes on in the backups of the repo info file. Where an entry does not say where a
     branch or tag went, that is worked out from the backups beside it. A missing or damaged
-    backup ends the log with a statement of what is beyond reach, and exit code 3. No snapshot
-    is read, so the log is there when every one of them is damaged.
+    backup ends the log with a statement of what is beyond reach, and exit code 3; where all
+    older backups are gone as well, cleared by age, the log just ends there. No snapshot is
+    read, so the log is there when every one of them is damaged.
     """
     for name in kind:
         if name not in KINDS:
@@ -94,5 +95,6 @@ def ops_log(
         if empty:
             context.note("no operation fits")
     for reached in ends:
-        context.warn(describe_beyond_reach(reached))
-    return FINDINGS if ends else DONE
+        tell = context.note if reached.is_cleared else context.warn
+        tell(describe_beyond_reach(reached))
+    return DONE if all(reached.is_cleared for reached in ends) else FINDINGS

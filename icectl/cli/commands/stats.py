@@ -161,10 +161,9 @@ def _read_policy(
     if older_than is not None and policy is not None:
         raise UsageError("--older-than and --policy cannot stand together")
     from icectl.cli.commands.expire import build_policy
-    from icectl.ops.expire.policy import Policy
 
-    if older_than is not None:
-        return Policy(older_than=context.parse_moment(older_than))
-    assert policy is not None
-    location = context.options.repo or context.environ.get("ICECTL_REPO")
-    return build_policy(context, context.config.policy(location, policy))
+    given: dict[str, Any] = {"older_than": older_than}
+    if policy is not None:
+        location = context.options.repo or context.environ.get("ICECTL_REPO")
+        given = context.config.policy(location, policy)
+    return build_policy(given, context.open_storage().read_clock)

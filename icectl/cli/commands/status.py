@@ -44,6 +44,14 @@ def set_status(
         str | None,
         typer.Option("--reason", metavar="TEXT", help="Why; clients show it to whom they refuse."),
     ] = None,
+    accept_older_repo: Annotated[
+        bool,
+        typer.Option(
+            "--accept-older-repo",
+            help="Continue with a repo file that is older than its own backups. gc keeps what "
+            "only the newer ones list.",
+        ),
+    ] = False,
 ) -> None:
     """Set the repository online, read-only or offline.
 
@@ -60,7 +68,9 @@ def set_status(
     if reason is not None:
         check_text(reason)
     wanted = Availability[availability.replace("-", "_").upper()]
-    report = settings.set_status(context.open_repository(), wanted, reason)
+    report = settings.set_status(
+        context.open_repository(), wanted, reason, accept_older_repo=accept_older_repo
+    )
     if wanted is Availability.OFFLINE:
         context.warn(
             "official clients do not know offline and go on writing; use read-only to stop them"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -33,6 +34,8 @@ from icectl.repository.repository import Repository
 from icectl.repository.update import check_online, update_repo
 from icectl.storage.contract import Storage, Version
 
+TIPS_IN_FLIGHT = 64
+
 
 @dataclass(frozen=True, slots=True)
 class Expiration:
@@ -53,17 +56,52 @@ class SnapshotEdit:
 
 
 def plan_for(repository: Repository, policy: Policy) -> Expiration:
-    """The plan for the state that the repository was opened at; legacy generations refuse."""
+    """The plan for the state that the repository was opened at; legacy generations refuse.
+
+    `FormatError` when a tip that stays cannot be read: what is released may be all that is left
+    of the data.
+    """
     is_v1(repository)
     if repository.info is not None:
         check_online(repository.info.status)
+    try:
+        snapshots = {snapshot.id: snapshot for snapshot in repository.all_snapshots()}
+    except ObjectNotFoundError as error:
+        raise FormatError("the file of this snapshot is missing", path=error.path) from None
     history = History(
-        repository.spec_version,
-        {snapshot.id: snapshot for snapshot in repository.all_snapshots()},
-        dict(repository.branches()),
-        dict(repository.tags()),
+        repository.spec_version, snapshots, dict(repository.branches()), dict(repository.tags())
     )
-    return Expiration(history, plan_expiration(history, policy))
+    plan = plan_expiration(history, policy)
+    if not plan.is_empty:
+        _check_tips(repository, history, plan)
+    return Expiration(history, plan)
+
+
+def _check_tips(repository: Repository, history: History, plan: ExpirationPlan) -> None:
+    names: dict[str, list[str]] = defaultdict(list)
+    for kind, refs, deleted in (
+        ("branch", history.branches, plan.deleted_branches),
+        ("tag", history.tags, plan.deleted_tags),
+    ):
+        for name, tip in sorted(refs.items()):
+            if name not in deleted:
+                names[repository.layout.snapshot(tip)].append(f"the {kind} {name}")
+    for path, data in repository.storage.read_many(names, concurrency=TIPS_IN_FLIGHT):
+        try:
+            if isinstance(data, ObjectNotFoundError):
+                raise FormatError("the file is missing")
+            if isinstance(data, StorageError):
+                raise data
+            if repository.layout.snapshot(decode_snapshot(data).id) != path:
+                raise FormatError("the file is of another snapshot")
+        except FormatError as error:
+            owner = names[path][0]
+            raise FormatError(
+                f"{owner} cannot be read: {error.reason}, so nothing is released",
+                path=path,
+                hint="restore the file, or delete or reset the ref; `icectl validate` names the "
+                "last sound version",
+            ) from None
 
 
 def execute_expiration(repository: Repository, policy: Policy, planned: Expiration) -> Expiration:

@@ -7,6 +7,7 @@ that stand in `repo` can be cut: what stands in a copy is never rewritten.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from icectl.errors import ObjectNotFoundError
@@ -38,8 +39,14 @@ class BackupPlan:
 
 
 def plan_backups(
-    storage: Storage, info: RepoInfo | None, older_than: int, *, truncate_ops_log: bool
+    storage: Storage,
+    info: RepoInfo | None,
+    older_than: int | None,
+    *,
+    truncate_ops_log: bool,
+    abandoned: Sequence[str] = (),
 ) -> BackupPlan:
+    """Those that are older and not needed, then the abandoned ones in their order."""
     names: list[ObjectInfo] = []
     foreign: list[str] = []
     for listed in storage.list(BACKUPS):
@@ -47,12 +54,21 @@ def plan_backups(
             names.append(listed)
         else:
             foreign.append(listed.path)
-    old = {item.path for item in names if (item.created_at or 0) < older_than}
+    old = {
+        item.path
+        for item in names
+        if older_than is not None and (item.created_at or 0) < older_than
+    }
     cut = _cut(info, old) if info is not None and truncate_ops_log else None
     reached: set[str] = set()
     if info is not None:
         reached = _reached(storage, info if cut is None else truncated(info, cut))
-    garbage = tuple(item for item in names if item.path in old - reached)
+    going = dict.fromkeys(abandoned)
+    listed_at = {item.path: item for item in names}
+    garbage = (
+        *(item for item in names if item.path in old - reached and item.path not in going),
+        *(listed_at[path] for path in going if path in listed_at),
+    )
     is_uncut = truncate_ops_log and cut is None and not old.isdisjoint(reached)
     return BackupPlan(garbage, len(names) - len(garbage), tuple(foreign), cut, is_uncut)
 

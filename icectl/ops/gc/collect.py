@@ -37,6 +37,8 @@ class GcOptions:
     """Delete only what this plan named, too."""
     backups_older_than: int | None = None
     truncate_ops_log: bool = False
+    abandon_history: tuple[str, ...] = ()
+    """The newest backup of each lost line of history that is given up."""
     choose_engine: ChooseEngine = local_engine
 
 
@@ -97,6 +99,7 @@ def _plan(repository: Repository, options: GcOptions, watch: Watch) -> PlannedRu
         repository,
         options.cutoff,
         known_missing=options.known_missing,
+        abandon_history=options.abandon_history,
         choose_engine=options.choose_engine,
         watch=watch,
     )
@@ -107,12 +110,13 @@ def _plan(repository: Repository, options: GcOptions, watch: Watch) -> PlannedRu
     if repository.info is None and ObjectKind.SNAPSHOT not in options.only:
         plan = spare_usable(plan, frozenset(), watch)
     backups = None
-    if options.backups_older_than is not None:
+    if options.backups_older_than is not None or plan.abandoned_backups:
         backups = plan_backups(
             repository.storage,
             repository.info,
             options.backups_older_than,
             truncate_ops_log=options.truncate_ops_log,
+            abandoned=plan.abandoned_backups,
         )
     check_max_delete(plan, options.only, backups, options.max_delete)
     return PlannedRun(plan, backups, num_spared)

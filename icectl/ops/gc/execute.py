@@ -64,7 +64,8 @@ def execute_gc(
             done, size = _delete(kind.directory, len(garbage), batches, deleted, watch)
             deleted.count[kind] += done
             deleted.bytes += size
-    if backups is not None:
+    # What they list is protected as long as they are there.
+    if backups is not None and deleted.is_complete and not deleted.failures:
         items = ((info.path, info.size or 0) for info in backups.garbage)
         batches = delete_in_batches(storage, items, watch)
         deleted.backups, deleted.backup_bytes = _delete(

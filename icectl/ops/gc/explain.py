@@ -40,6 +40,7 @@ from icectl.ops.gc.transitions import (
     leads_to,
 )
 from icectl.ops.gc.watch import Watch
+from icectl.repository.lines import Line
 from icectl.repository.ops_log import REPO_PATH, backup_object
 from icectl.storage.contract import Storage
 
@@ -72,19 +73,14 @@ class Suspects:
         yield from map(ObjectKind.TRANSACTION_LOG.path, sorted(self.logs))
 
 
-def check_explained(
-    storage: Storage,
-    info: RepoInfo,
-    suspects: Suspects,
-    known_missing: Set[str],
-    watch: Watch,
-) -> None:
+def check_explained(line: Line, suspects: Suspects, known_missing: Set[str], watch: Watch) -> None:
     """`FormatError` when one of the suspects was reachable and no operation released it."""
     if not suspects:
         return
-    log = OpsLog(storage, info, known_missing)
+    info = line.info
+    log = OpsLog(line, known_missing)
     _check_last_step(log)
-    _check_last_target(storage, info, log)
+    _check_last_target(line.storage, info, log)
     created = {id_ for update in log.updates if (id_ := _created_snapshot(update)) is not None}
     listed = {snapshot.id for snapshot in info.snapshots}
     pruned = {id_ for snapshot in info.snapshots for id_ in snapshot.pruned_ancestor_tx_logs or ()}

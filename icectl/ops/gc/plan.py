@@ -6,7 +6,7 @@ nothing is deleted.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from icectl.model.ids import SnapshotId
@@ -16,11 +16,13 @@ from icectl.ops.gc.id_sets import IdSet, id_set
 from icectl.ops.gc.listing import Listing, Listings
 from icectl.ops.gc.local_engine import LocalEngine
 from icectl.ops.gc.logs import check_log_ids
+from icectl.ops.gc.lost_history import check_lost_history
 from icectl.ops.gc.objects import GarbageSet, ObjectKind
 from icectl.ops.gc.presence import check_present, find_garbage
 from icectl.ops.gc.snapshots import SnapshotPlan, plan_snapshots
 from icectl.ops.gc.watch import Watch
 from icectl.repository.backups import check_newest
+from icectl.repository.lines import Line
 from icectl.repository.repository import Repository
 
 ChooseEngine = Callable[[int], Engine]
@@ -45,6 +47,8 @@ class GcPlan:
     foreign: tuple[str, ...]
     """Names below the known prefixes that are no ids; never touched."""
     engine: Engine
+    abandoned_backups: tuple[str, ...] = ()
+    """The objects of lost lines of history that were given up, in the order of deletion."""
 
     @property
     def num_objects(self) -> int:
@@ -64,20 +68,27 @@ def plan_gc(
     cutoff: int,
     *,
     known_missing: frozenset[str] = frozenset(),
+    abandon_history: Collection[str] = (),
     choose_engine: ChooseEngine = local_engine,
     watch: Watch | None = None,
 ) -> GcPlan:
     """What objects created before `cutoff` (by the storage's clock) no version needs."""
     watch = watch or Watch()
     storage = repository.storage
-    if repository.info is not None:
-        check_newest(storage, repository.info, known_missing)
+    line = None if repository.info is None else Line(storage, repository.info)
+    if line is not None:
+        check_newest(storage, line.info, known_missing, needs_all=True)
     # The state was read before anything is listed, so that what it refers to is in the listings.
     with Listings(storage, watch) as listings:
         for kind in (ObjectKind.SNAPSHOT, ObjectKind.MANIFEST, ObjectKind.TRANSACTION_LOG):
             listings.begin(kind)
         listed_snapshots = listings.wait_for(ObjectKind.SNAPSHOT)
         snapshots = plan_snapshots(repository, listed_snapshots, cutoff, watch)
+        abandoned: tuple[str, ...] = ()
+        if line is not None:
+            abandoned = check_lost_history(
+                line, listed_snapshots, snapshots.kept, known_missing, abandon_history
+            )
         manifests = listings.wait_for(ObjectKind.MANIFEST)
         kept_manifests = _check_manifests_present(snapshots, manifests)
         sweep = Sweep(
@@ -98,12 +109,12 @@ def plan_gc(
         ObjectKind.MANIFEST: find_garbage(storage, manifests, kept_manifests, cutoff, watch),
         ObjectKind.CHUNK: chunks.garbage,
     }
-    if repository.info is not None:
+    if line is not None:
         suspects = Suspects(
             snapshot_ids(snapshots.garbage) | snapshots.dropped,
             snapshot_ids(garbage[ObjectKind.TRANSACTION_LOG]),
         )
-        check_explained(storage, repository.info, suspects, known_missing, watch)
+        check_explained(line, suspects, known_missing, watch)
     num_listed = {
         ObjectKind.SNAPSHOT: len(listed_snapshots),
         ObjectKind.TRANSACTION_LOG: len(logs),
@@ -120,6 +131,7 @@ def plan_gc(
         kept_manifests=kept_manifests,
         foreign=listed_snapshots.foreign + logs.foreign + manifests.foreign + chunks.foreign,
         engine=engine,
+        abandoned_backups=abandoned,
     )
 
 

@@ -12,6 +12,7 @@ from icectl.ops.gc.collect import PlannedRun
 from icectl.ops.gc.delete import DeleteFailure
 from icectl.ops.gc.execute import Deleted
 from icectl.ops.gc.objects import GarbageSet, ObjectKind
+from icectl.repository.ops_log import BACKUPS
 
 DAY = 24 * 3600 * 1_000_000
 AGES = (("1 week", 7 * DAY), ("1 month", 30 * DAY), ("1 year", 365 * DAY))
@@ -72,6 +73,8 @@ class GcResult:
     failures: tuple[DeleteFailure, ...]
     is_complete: bool
     """Whether all that was planned is done."""
+    abandoned_backups: tuple[str, ...] = ()
+    """Backups of the lost lines of history that --abandon-history gives up."""
 
     @property
     def num_objects(self) -> int:
@@ -116,6 +119,9 @@ def summarize(
         foreign=plan.foreign + (backups.foreign if backups else ()),
         failures=(),
         is_complete=True,
+        abandoned_backups=tuple(
+            path.removeprefix(f"{BACKUPS}/") for path in plan.abandoned_backups
+        ),
     )
     return planned if deleted is None else finished(planned, deleted)
 

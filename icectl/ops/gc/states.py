@@ -6,39 +6,28 @@ from collections.abc import Set
 
 from icectl.errors import FormatError, IcectlError, ObjectNotFoundError, StorageError
 from icectl.format.repo import RefTarget, decode_repo_refs
-from icectl.model.repo import RepoInfo, Update, UpdateType
+from icectl.model.repo import UpdateType
 from icectl.ops.gc.transitions import ONE_BY_ONE, UNRECORDED, State, find_target, state_of
-from icectl.repository.backups import list_backups, made_at
-from icectl.repository.ops_log import (
-    BACKUPS,
-    OpsLogBeyondReach,
-    backup_object,
-    read_repo,
-    walk_updates,
-)
-from icectl.storage.contract import Storage
+from icectl.repository.backups import is_cleared
+from icectl.repository.lines import Line
+from icectl.repository.ops_log import BACKUPS, backup_object, read_repo
 
 
 class OpsLog:
     """The updates from the newest on, and the states after them, read when they are needed."""
 
-    def __init__(self, storage: Storage, info: RepoInfo, known_missing: Set[str]) -> None:
-        self._storage = storage
+    def __init__(self, line: Line, known_missing: Set[str]) -> None:
+        self._storage = line.storage
         self._known_missing = known_missing
-        self._states: dict[int, State] = {0: state_of(info)}
+        self._states: dict[int, State] = {0: state_of(line.info)}
         self.has_excused_gap = False
         """A state was asked for whose loss is known: what it would tell, nobody knows."""
-        self._backups = _Backups(storage)
-        self.updates: list[Update] = []
-        for update in walk_updates(storage, info):
-            if isinstance(update, OpsLogBeyondReach):
-                self._excuse(update.path, update.error)
-                break
-            self.updates.append(update)
-        there = self._backups.times
-        self._oldest_copy = max(
-            (n for n, update in enumerate(self.updates) if update.backup_path in there), default=-1
-        )
+        self._backups = line.backups
+        self.updates = line.updates
+        if line.end is not None:
+            self._excuse(line.end.path, line.end.error)
+        there = (n for n, update in enumerate(self.updates) if update.backup_path in line.backups)
+        self._oldest_copy = max(there, default=-1)
 
     def end_of_run(self, start: int) -> int:
         """The number of the oldest state from which operations that can be taken back lead to
@@ -61,7 +50,7 @@ class OpsLog:
         if number in self._states:
             return self._states[number]
         name = self.updates[number].backup_path if number < len(self.updates) else None
-        if name is None or 0 <= self._oldest_copy < number:
+        if name is None or self._oldest_copy < number:
             return None  # never made, or cleared by age: all that are older are gone as well
         path = backup_object(name)
         try:
@@ -103,7 +92,7 @@ class OpsLog:
             except FormatError:
                 continue
             number = numbers[path]
-            if refs.updated_at == self.updates[number].updated_at:
+            if refs.newest and refs.newest.updated_at == self.updates[number].updated_at:
                 update_type = self.updates[number].update_type
                 targets[number - start] = find_target(update_type, refs.branches, refs.tags)
         return targets
@@ -127,7 +116,7 @@ class OpsLog:
         if path in self._known_missing:
             return
         name = path.removeprefix(f"{BACKUPS}/")
-        if isinstance(error, ObjectNotFoundError) and self._backups.is_cleared(name):
+        if isinstance(error, ObjectNotFoundError) and is_cleared(name, self._backups):
             return
         raise FormatError(
             "this backup is needed to tell why snapshots are unreachable: "
@@ -140,27 +129,3 @@ class OpsLog:
 def _target_in(update: UpdateType, state: State) -> RefTarget | None:
     found = find_target(update, state.branches, state.tags)
     return None if found is None else RefTarget(found, state.snapshots[found].parent_id)
-
-
-class _Backups:
-    """The copies of `repo` that are there, listed when they are first asked for."""
-
-    def __init__(self, storage: Storage) -> None:
-        self._storage = storage
-        self._times: dict[str, int] | None = None
-        self._oldest: int | None = None
-
-    @property
-    def times(self) -> dict[str, int]:
-        """When each was made, by its name."""
-        if self._times is None:
-            self._times = list_backups(self._storage)
-            self._oldest = min(self._times.values(), default=None)
-        return self._times
-
-    def is_cleared(self, name: str) -> bool:
-        """Whether it is gone, and every other one as old: by age, that is, and not by damage."""
-        made = made_at(name)
-        if made is None or name in self.times or self._oldest is None:
-            return False
-        return made < self._oldest

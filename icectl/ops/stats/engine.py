@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from icectl.model.ids import ManifestId
+    from icectl.ops.containers import Containers
     from icectl.ops.stats.gathering import Gathered
     from icectl.ops.stats.manifest_sums import ManifestSums
 
@@ -68,10 +69,10 @@ class Engine(Protocol):
         repository: Repository,
         usage: Usage,
         wanted: Wanted,
-        prefixes: tuple[str, ...],
+        containers: Containers,
         watch: Watch,
     ) -> Gathered:
-        """`prefixes` are those of the containers of virtual chunks."""
+        """`containers` are those of virtual chunks."""
 
 
 class LocalEngine:
@@ -82,14 +83,14 @@ class LocalEngine:
         repository: Repository,
         usage: Usage,
         wanted: Wanted,
-        prefixes: tuple[str, ...],
+        containers: Containers,
         watch: Watch,
     ) -> Gathered:
         sums = _read_sums(repository, usage, watch)
         first = list(islice(sums, 1))
         from icectl.ops.stats.gathering import gather_sums
 
-        return gather_sums(chain(first, sums), usage, wanted, prefixes)
+        return gather_sums(chain(first, sums), usage, wanted, containers)
 
 
 def _read_sums(repository: Repository, usage: Usage, watch: Watch) -> Iterator[ManifestSums]:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.ops.stats.containers import find_container
+from icectl.ops.containers import Containers
 from icectl.ops.stats.distinct import Distinct
 from icectl.ops.stats.engine import Wanted, mask_names, mask_words
 from icectl.ops.stats.manifest_sums import ArraySums, ManifestSums
@@ -39,16 +39,16 @@ class Gathered:
 
 
 def gather_sums(
-    every: Iterable[ManifestSums], usage: Usage, wanted: Wanted, prefixes: tuple[str, ...]
+    every: Iterable[ManifestSums], usage: Usage, wanted: Wanted, containers: Containers
 ) -> Gathered:
-    rows = _Rows(usage, wanted)
+    rows = _Rows(usage, wanted, containers)
     for sums in every:
         rows.add(sums)
     native, virtual = rows.native.compact(), rows.virtual.compact()
     return Gathered(
         native,
         virtual,
-        _containers(rows.locations, virtual, prefixes),
+        _containers(rows.locations, virtual, containers),
         rows.inline,
         rows.inline_of,
         rows.bytes_of,
@@ -56,9 +56,10 @@ def gather_sums(
 
 
 class _Rows:
-    def __init__(self, usage: Usage, wanted: Wanted) -> None:
+    def __init__(self, usage: Usage, wanted: Wanted, containers: Containers) -> None:
         self._usage = usage
         self._wanted = wanted
+        self._containers = containers
         self.native = Distinct(("high", "low"), {"length": None, **wanted.reductions})
         self.virtual = Distinct(("location", "offset", "length"), wanted.reductions)
         self.locations: dict[str, int] = {}
@@ -100,19 +101,20 @@ class _Rows:
     def _numbers(self, array: ArraySums) -> Column:
         """Locations by numbers that hold for all manifests."""
         known = self.locations
-        numbers = [known.setdefault(location, len(known)) for location in array.locations]
+        locations = map(self._containers.resolve, array.locations)
+        numbers = [known.setdefault(location, len(known)) for location in locations]
         return np.array(numbers, np.uint32)[array.location]
 
 
 def _containers(
-    locations: Iterable[str], virtual: Columns, prefixes: tuple[str, ...]
+    locations: Iterable[str], virtual: Columns, containers: Containers
 ) -> tuple[ContainerStats, ...]:
     names = list(locations)
     lengths = sum_groups(virtual["location"], virtual["length"], len(names))
     counts = np.bincount(virtual["location"].astype(np.intp), minlength=len(names)).tolist()
     found: dict[tuple[str, bool], list[int]] = defaultdict(lambda: [0, 0, 0])
     for location, length, count in zip(names, lengths, counts, strict=True):
-        sums = found[find_container(location, prefixes)]
+        sums = found[containers.find(location)]
         sums[0] += length
         sums[1] += count
         sums[2] += 1

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
+from icectl.ops.containers import read_containers
 from icectl.ops.gc.watch import Watch
-from icectl.ops.stats.containers import container_prefixes
 from icectl.ops.stats.engine import BITS, Engine, LocalEngine, Wanted
 from icectl.ops.stats.result import BackupStats, ManifestStats, StatsResult
 from icectl.ops.stats.usage import Usage, read_usage, ref_masks
@@ -58,7 +58,7 @@ def measure(
         repository,
         usage,
         Wanted(num_masks, options.by_snapshot),
-        container_prefixes(repository),
+        read_containers(repository),
         watch,
     )
     from icectl.ops.stats.totals import Totals

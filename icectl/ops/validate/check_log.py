@@ -120,11 +120,14 @@ def _check_claims(log: TransactionLog, step: Step) -> Iterator[Found]:
                 continue
             node = step.after.by_id.get(node_id)
             old = step.before.by_id.get(node_id) if step.before is not None else None
-            if what == "deleted":
+            if node is None and old is None and what != "new":
+                if step.is_direct and step.before is not None:
+                    yield rules.LOG_STRAY, f"{name} lists {node_id}", None
+            elif what == "deleted":
                 if node is not None:
                     yield rules.LOG_CLAIMS, f"{name} lists it, and it is there", node.path
-                elif step.is_direct and (old is None or is_array(old) != array):
-                    yield rules.LOG_CLAIMS, f"{name} lists {node_id}, which was not there", None
+                elif step.is_direct and old is not None and is_array(old) != array:
+                    yield rules.LOG_CLAIMS, f"{name} lists it, and it was of another type", old.path
             elif node is None:
                 yield rules.LOG_CLAIMS, f"{name} lists {node_id}, which is not there", None
             elif is_array(node) != array:
@@ -145,7 +148,7 @@ def _check_chunks(log: TransactionLog, step: Step) -> Iterator[Found]:
             node = step.before.by_id.get(array.node_id)
         if node is None:
             if step.is_direct:
-                yield rules.LOG_CHUNKS, f"the array {array.node_id} is not there", None
+                yield rules.LOG_STRAY, f"updated_chunks lists {array.node_id}", None
         elif not isinstance(node.node_data, ArrayNodeData):
             yield rules.LOG_CHUNKS, "it is not an array", node.path
         elif len(array.chunks) and array.chunks.shape[1] != len(node.node_data.num_chunks):
@@ -182,7 +185,6 @@ def check_changes_logged(logs: Sequence[TransactionLog], step: Step) -> list[Pro
     new = _nodes_of(logs, "new_groups", "new_arrays")
     deleted = _nodes_of(logs, "deleted_groups", "deleted_arrays")
     updated = new | _nodes_of(logs, "updated_groups", "updated_arrays")
-    moved = {move.node_id for log in logs for move in log.moved_nodes or ()}
     before, after = step.before.by_id, step.after.by_id
     found: list[tuple[str, str]] = []
     for node_id, node in after.items():
@@ -193,7 +195,7 @@ def check_changes_logged(logs: Sequence[TransactionLog], step: Step) -> list[Pro
         elif old is not node and old != node:
             found += (
                 (node.path, what)
-                for what, is_logged in _differences(old, node, updated, moved)
+                for what, is_logged in _differences(old, node, updated, logs)
                 if not is_logged
             )
     found += (
@@ -206,14 +208,33 @@ def check_changes_logged(logs: Sequence[TransactionLog], step: Step) -> list[Pro
 
 
 def _differences(
-    old: NodeSnapshot, new: NodeSnapshot, updated: set[NodeId], moved: set[NodeId]
+    old: NodeSnapshot, new: NodeSnapshot, updated: set[NodeId], logs: Sequence[TransactionLog]
 ) -> Iterator[tuple[str, bool]]:
     if old.path != new.path:
-        yield f"it was moved from {old.path}", new.id in moved
+        yield f"it was moved from {old.path}", _is_move_logged(old, new, logs)
     if is_array(old) != is_array(new):
         yield "its type changed", False
     if old.user_data != new.user_data:
         yield "its zarr.json changed", new.id in updated
+
+
+def _is_move_logged(old: NodeSnapshot, new: NodeSnapshot, logs: Sequence[TransactionLog]) -> bool:
+    """Whether the logs name the node, or move a group above it.
+
+    A move that was rebased takes along what another commit put into the group, and its log does
+    not name that.
+    """
+    path = old.path
+    for log in logs:
+        moves = {move.from_: move.to for move in log.moved_nodes or ()}
+        if any(move.node_id == new.id for move in log.moved_nodes or ()):
+            return True
+        above = path
+        while above and above not in moves:
+            above = above.rpartition("/")[0]
+        if above:
+            path = moves[above] + path[len(above) :]
+    return path == new.path
 
 
 def _nodes_of(logs: Iterable[TransactionLog], *names: str) -> set[NodeId]:

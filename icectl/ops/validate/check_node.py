@@ -62,9 +62,8 @@ def _check_array(data: ArrayNodeData, metadata: dict[str, Any]) -> Iterator[tupl
         yield rules.ZARR_SHAPE, f"shape {shape}, zarr.json says {metadata.get('shape')}"
         return
     names = metadata.get("dimension_names")
-    own = None if data.dimension_names is None else list(data.dimension_names)
-    # No names and a list of nothing but absent names say the same.
-    if (own if own and any(own) else None) != (names if names and any(names) else None):
+    if _present(data.dimension_names) != _present(names):
+        own = None if data.dimension_names is None else list(data.dimension_names)
         yield rules.ZARR_SHAPE, f"dimension names {own}, zarr.json says {names}"
     if not _is_named(metadata.get("chunk_grid")):
         yield rules.ZARR_METADATA, f"its chunk_grid is {metadata.get('chunk_grid')!r}"
@@ -80,6 +79,13 @@ def _check_array(data: ArrayNodeData, metadata: dict[str, Any]) -> Iterator[tupl
     grid = tuple(-(-length // size) for length, size in zip(shape, chunks, strict=True))
     if grid != data.num_chunks:
         yield rules.ZARR_SHAPE, f"{data.num_chunks} chunks, by zarr.json they are {grid}"
+
+
+def _present(names: Any) -> Any:
+    """The names as official writers store them: an empty one is absent, as is a list of none."""
+    if not isinstance(names, list | tuple):
+        return names
+    return [name or None for name in names] if any(names) else None
 
 
 @lru_cache(NODES_REMEMBERED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields, replace
 from itertools import pairwise
@@ -26,7 +27,9 @@ from icectl.ops.gc.transitions import find_problem, state_of
 from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.problem import UNREADABLE, Problem, unreadable
 from icectl.ops.validate.rule import Rule
+from icectl.repository.clock import format_duration, is_ahead
 from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.layout import STANDARD
 from icectl.repository.ops_log import REPO_PATH
 
 
@@ -203,6 +206,23 @@ def check_ops_log_order(updates: Sequence[Update], object_: str = REPO_PATH) -> 
             return
 
 
+def check_times(info: RepoInfo, now: int) -> Iterator[Problem]:
+    """What lies in the future by the storage's clock."""
+    newest = info.latest_updates[0].updated_at if info.latest_updates else now
+    if is_ahead(newest, now):
+        ahead = format_duration(newest - now)
+        yield _problem(rules.FUTURE_TIME, f"the newest operation is {ahead} ahead")
+    flushed = {snapshot.id: snapshot.flushed_at for snapshot in info.snapshots}
+    tips: dict[SnapshotId, list[str]] = defaultdict(list)
+    for ref in info.branches:
+        tips[ref.snapshot_id].append(ref.name)
+    for tip, names in tips.items():
+        if is_ahead(flushed[tip], now):
+            ahead = format_duration(flushed[tip] - now)
+            detail = f"the tip of {', '.join(names)} is {ahead} ahead"
+            yield Problem(rules.FUTURE_TIME, STANDARD.snapshot(tip), detail)
+
+
 def _without_bad_targets(raw: RawRepo) -> RawRepo:
     """What is left can be followed everywhere; what was left out has been told."""
     count = len(raw.snapshots)
@@ -229,9 +249,18 @@ _MAY_CHANGE = {
     "tag_deleted": {"deleted_tags"},
     "expiration_ran": {"deleted_tags"},
     "feature_flag_changed": {"enabled_feature_flags", "disabled_feature_flags"},
-    "repo_status_changed": {"status"},
 }
 """What an operation changes besides refs and snapshots, which are looked at one by one."""
+_NOT_COMPARED = {
+    "tags",
+    "branches",
+    "snapshots",
+    # Move with every update.
+    "latest_updates",
+    "repo_before_updates",
+    # Official writers may change it without an entry in the ops log.
+    "status",
+}
 
 
 def check_step(before: RepoInfo, after: RepoInfo) -> Iterator[Problem]:
@@ -246,8 +275,7 @@ def check_step(before: RepoInfo, after: RepoInfo) -> Iterator[Problem]:
         yield _problem(rules.STATE_UNEXPLAINED, problem)
     may_change = _MAY_CHANGE.get(update.kind, set())
     for field in fields(RepoInfo):
-        # Refs and snapshots were looked at; the log and its pointer move with every update.
-        if field.name in ("tags", "branches", "snapshots", "latest_updates", "repo_before_updates"):
+        if field.name in _NOT_COMPARED:
             continue
         if field.name not in may_change and _differs(before, after, field.name):
             yield _problem(

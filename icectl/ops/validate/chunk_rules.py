@@ -68,7 +68,7 @@ REFERENCE_CHECKSUMS = Rule(
     "An etag and a time are stored; the specification allows one.",
 )  # fmt: skip
 REFERENCE_SHARED = Rule(
-    "ICE0315", "warning", Level.MANIFESTS, "two references name the same bytes of one chunk file",
+    "ICE0315", "info", Level.MANIFESTS, "two references name the same bytes of one chunk file",
     "Writers give each chunk a file of its own, yet moving chunks about in an array (the official "
     "reindex_array) leaves two references to one. A damaged reference may look so, too.",
 )  # fmt: skip
@@ -141,7 +141,8 @@ SOURCE_CHANGED = Rule(
 SOURCE_CONTAINER = Rule(
     "ICE0604", "warning", None, "no container covers the source of virtual chunks",
     "The repository's configuration has no virtual chunk container whose prefix is the beginning "
-    "of the location, so that readers refuse these chunks.",
+    "of the location, or whose name is that in a vcc:// location, so that readers refuse these "
+    "chunks.",
 )  # fmt: skip
 SOURCE_UNCHECKED = Rule(
     "ICE0605", "warning", None, "the source of virtual chunks could not be looked at",

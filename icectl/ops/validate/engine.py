@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from icectl.model.manifest import Manifest
+from icectl.ops.containers import read_containers
 from icectl.ops.gc.watch import Watch
 from icectl.ops.validate.chunks import NeededChunks, check_chunks
 from icectl.ops.validate.data import check_data
@@ -53,7 +54,8 @@ class LocalEngine:
 
     def check(self, depths: Depths, report: Report, watch: Watch) -> CheckedCounts:
         repository, metadata = depths.repository, depths.metadata
-        needed, sources = NeededChunks(repository, metadata), Sources()
+        needed = NeededChunks(repository, metadata)
+        sources = Sources(read_containers(repository))
 
         def visit(manifest: Manifest) -> None:
             if depths.level >= Level.CHUNKS:
@@ -84,7 +86,7 @@ class LocalEngine:
             checked = replace(checked, chunks_read=count)
         if depths.open_source is not None:
             count = check_virtual(
-                repository, metadata, sources, depths.open_source, report, watch, depths.notes
+                metadata, sources, depths.open_source, report, watch, depths.notes
             )
             checked = replace(checked, virtual_sources=count)
         return checked

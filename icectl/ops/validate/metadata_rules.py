@@ -85,7 +85,8 @@ OPS_LOG_ORDER = Rule(
 BACKUP_MISSING = Rule(
     "ICE0014", "warning", Level.REFS, "a copy of the repo file that the ops log names is missing",
     "The ops log cannot be followed further back than this, and that state cannot be restored. "
-    "Nothing else needs the copy.",
+    "Nothing else needs the copy. Where all older copies are gone as well, a lifecycle rule "
+    "cleared them by age: that is one finding with their count, for information.",
 )  # fmt: skip
 BACKUP_UNREADABLE = Rule(
     "ICE0015", "warning", Level.REFS, "a copy of the repo file that the ops log needs is damaged",
@@ -113,10 +114,29 @@ NEWEST_HAS_BACKUP = Rule(
     "The repo file looks as if an older copy had been put in its place by hand.",
 )  # fmt: skip
 REPO_IS_OLD = Rule(
-    "ICE0020", "error", Level.REFS, "the repo file is older than a copy of it",
-    "Somebody put an old copy in its place: newer commits are there, and nothing leads to them. "
-    "`icectl gc` refuses to run. Put the newest copy back; or, when the old state is meant to "
-    "stay, make it the newest with any change, such as a tag.",
+    "ICE0020", "error", Level.REFS, "the repo file does not continue the history of its copies",
+    "Somebody put an older repo file in its place or created it again, whatever was written since: "
+    "commits are there that only copies in overwritten/ list. `icectl gc` refuses to run, and "
+    "while the repo file is older than a copy, so does every change. Put the copy that the finding "
+    "names in its place while nobody writes; no copy has the very last change before. Or continue "
+    "with the repo file as it is: `icectl status set online --accept-older-repo` allows changes, "
+    "and `icectl gc --abandon-history` gives up what only the copies list.",
+)  # fmt: skip
+
+FUTURE_TIME = Rule(
+    "ICE0022", "error", Level.REFS, "the newest operation or the tip of a branch is in the future",
+    "A client with a wrong clock wrote it, more than 600 s ahead of the storage's clock. Official "
+    "clients only add what is newer: until that time has come, they refuse every change after "
+    "such an operation, and every commit on such a branch. `icectl repair` gives the ops log a "
+    "newest entry of today. The time of a snapshot is never rewritten: reset the branch to its "
+    "parent with `icectl branch reset BRANCH BRANCH~1` and commit the data again, or wait.",
+)  # fmt: skip
+CONDITIONS_OFF = Rule(
+    "ICE0023", "warning", Level.REFS, "the configuration turns conditional writes off",
+    "On an object store, official clients overwrite each other's commits with these settings. "
+    "The official client stores them in a repository on local disk, and they come along when it "
+    "is copied to S3 or GCS. `icectl repair` returns them to the default, and so does `icectl "
+    "config set KEY null` for each. Leave them only where the storage has no conditional writes.",
 )  # fmt: skip
 
 # Snapshots.
@@ -160,9 +180,9 @@ NODE_ID_TWICE = Rule(
     "Chunks and changes are told apart by the node's id, so that two arrays would share theirs.",
 )  # fmt: skip
 NODE_PARENT = Rule(
-    "ICE0110", "warning", Level.METADATA, "a node is in no group",
+    "ICE0110", "info", Level.METADATA, "a node is in no group",
     "The node above it does not exist, or is an array. Readers that walk the hierarchy do not "
-    "find it.",
+    "find it. A session that created it was rebased onto a version in which the group was deleted.",
 )  # fmt: skip
 SNAPSHOT_METADATA = Rule(
     "ICE0111", "error", Level.METADATA, "the metadata of a commit is damaged or out of order",
@@ -233,9 +253,9 @@ LOG_ORDER = Rule(
     "Nodes are sorted by id, chunks by coordinates, moves by their new path, each once.",
 )  # fmt: skip
 LOG_TWICE = Rule(
-    "ICE0205", "warning", Level.METADATA, "a node is in two lists of a transaction log",
-    "A node is either new, deleted or updated in one commit. Amended commits of some writers "
-    "break this; diffs may show the node twice.",
+    "ICE0205", "info", Level.METADATA, "a node is in two lists of a transaction log",
+    "A node is either new, deleted or updated in one commit. An amended commit lists what it and "
+    "the one before it did; diffs may show the node twice.",
 )  # fmt: skip
 LOG_NOT_EMPTY = Rule(
     "ICE0206", "error", Level.METADATA, "the log of the first snapshot is not empty",
@@ -262,4 +282,9 @@ LOG_MOVES = Rule(
 LOG_INITIAL = Rule(
     "ICE0211", "info", Level.METADATA, "the first snapshot has no transaction log",
     "Writers before spec version 2 wrote none. Nothing needs it.",
+)  # fmt: skip
+LOG_STRAY = Rule(
+    "ICE0212", "info", Level.METADATA, "a transaction log names a node of neither version",
+    "The node is neither in the snapshot nor in its parent. A session that changed or deleted the "
+    "node was rebased onto a version without it. Nothing is lost.",
 )  # fmt: skip

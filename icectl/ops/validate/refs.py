@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import replace
+
 from icectl.errors import (
     FormatError,
     ObjectNotFoundError,
@@ -12,19 +16,23 @@ from icectl.format.config import decode_config_yaml
 from icectl.format.envelope import HEADER_SIZE, Generation
 from icectl.format.refs import decode_ref
 from icectl.model.ids import SnapshotId
-from icectl.model.repo import RepoInfo
+from icectl.model.repo import RepoInfo, Update
+from icectl.ops.config_keys import find_lost_conditions
 from icectl.ops.validate import metadata_rules as rules
-from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step
+from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step, check_times
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
-from icectl.repository.backups import check_newest
+from icectl.repository.backups import is_cleared, made_at, times_of
+from icectl.repository.config import decode_config
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.layout import CONFIG_PATH, STANDARD
+from icectl.repository.lines import Line, find_lost_history
 from icectl.repository.open import open_repository, repository_at
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
 from icectl.repository.ref_files import read_ref_names
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 
+BACKUPS_CLEARED = replace(rules.BACKUP_MISSING, severity="info")
 ATTEMPTS = 5
 """To list ref files and read them all, while others delete some."""
 
@@ -32,13 +40,16 @@ ATTEMPTS = 5
 def check_refs(storage: Storage, report: Report) -> Repository | None:
     """The repository in the state that is judged; None when nothing more can be looked at."""
     try:
-        data = storage.read(REPO_PATH)
+        found = storage.read_versioned(REPO_PATH)
     except ObjectNotFoundError:
         return _check_ref_files(storage, report)
-    info, problems = check_repo(data)
+    info, problems = check_repo(found.data)
     report.extend(problems)
     if info is None:
         return None
+    report.extend(check_times(info, found.read_at))
+    with suppress(FormatError):  # reported already
+        _check_conditions(storage, decode_config(info.config), REPO_PATH, report)
     _check_ops_log(storage, info, report)
     return repository_at(storage, info)
 
@@ -48,19 +59,16 @@ def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
     if info.repo_before_updates is not None:
         names.append(info.repo_before_updates)
     sizes = {listed.path: listed.size for listed in storage.list(BACKUPS)}
-    try:
-        check_newest(storage, info)
-    except FormatError as error:
-        rule = rules.REPO_IS_OLD if error.path == REPO_PATH else rules.BACKUP_UNREADABLE
-        report.add(Problem(rule, error.path or REPO_PATH, error.reason))
+    line = Line(storage, info, times_of(sizes))
+    _check_lost_history(line, report)
     state_before = _name_of_state_before(info)
     read = (state_before, info.repo_before_updates)
+    missing: list[str] = []
     for name in dict.fromkeys(names):
         path = backup_object(name)
         size = sizes.get(path)
         if path not in sizes:
-            report.add(Problem(rules.BACKUP_MISSING, path, "the ops log in repo names it"))
-            report.missing.append(path)
+            missing.append(name)
         elif name not in read and size is not None and size <= HEADER_SIZE:
             # Most are too many to be read; a write that broke off shows in the listing.
             detail = f"its {size} bytes are too few for a header and content"
@@ -68,7 +76,29 @@ def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
     before = None if state_before is None else _read_backup(storage, state_before, report)
     if before is not None:
         report.extend(check_step(before, info))
-    _check_chain(storage, info, report)
+    missing += _check_chain(storage, info, report)
+    _report_missing(missing, line.backups, report)
+
+
+def _check_lost_history(line: Line, report: Report) -> None:
+    """The backups whose history `repo` does not continue, as far as that matters."""
+    lost = find_lost_history(line, {snapshot.id for snapshot in line.info.snapshots})
+    for path, error in lost.unreadable.items():
+        report.add(unreadable(rules.BACKUP_UNREADABLE, path, error))
+    if not lost.backups:
+        return
+    newest = lost.backups[0]
+    files = {info.path for info in line.storage.list(STANDARD.snapshots, with_info=False)}
+    there = {id_ for id_ in lost.snapshots if STANDARD.snapshot(id_) in files}
+    is_older = newest.newest.updated_at > line.updates[0].updated_at
+    if not there and not is_older:
+        return
+    protecting = lost.listing(there).backups
+    path = protecting[0].path if protecting else newest.path
+    relation = "it is older than" if is_older else "the newest of those that it does not lead to is"
+    snapshots = "1 snapshot is" if len(there) == 1 else f"{len(there):,} snapshots are"
+    detail = f"{relation} {path}, and {snapshots} listed only there or in older ones"
+    report.add(Problem(rules.REPO_IS_OLD, REPO_PATH, detail))
 
 
 def _name_of_state_before(info: RepoInfo) -> str | None:
@@ -86,8 +116,29 @@ def _read_backup(storage: Storage, name: str, report: Report) -> RepoInfo | None
     return None
 
 
-def _check_chain(storage: Storage, info: RepoInfo, report: Report) -> None:
-    """The copies that hold older entries: each there, readable and older than the last."""
+def _report_missing(names: list[str], backups: Mapping[str, int], report: Report) -> None:
+    """Those that were cleared by age are one finding, and no fault."""
+    report.missing += map(backup_object, names)
+    cleared = [name for name in names if is_cleared(name, backups)]
+    for name in names:
+        if name not in cleared:
+            detail = "the ops log names it"
+            report.add(Problem(rules.BACKUP_MISSING, backup_object(name), detail))
+    if cleared:
+        are = (
+            "copy that the ops log names is"
+            if len(cleared) == 1
+            else ("copies that the ops log names are")
+        )
+        detail = f"{len(cleared):,} {are} gone by age: none that is left is older"
+        report.add(Problem(BACKUPS_CLEARED, backup_object(cleared[0]), detail))
+
+
+def _check_chain(storage: Storage, info: RepoInfo, report: Report) -> list[str]:
+    """The copies that hold older entries: each readable and older than the last.
+
+    Returns the missing one at which the chain ends, unless `repo` itself names it.
+    """
     oldest = info.latest_updates[-1].updated_at if info.latest_updates else None
     visited: set[str] = set()
     name = info.repo_before_updates
@@ -96,21 +147,27 @@ def _check_chain(storage: Storage, info: RepoInfo, report: Report) -> None:
         if name in visited:
             problem = Problem(rules.BACKUP_UNREADABLE, path, "the chain of copies comes back to it")
             report.add(problem)
-            return
+            return []
         visited.add(name)
         state = _read_backup(storage, name, report)
         if state is None:
             if name != info.repo_before_updates and not _exists(storage, path):
-                report.add(Problem(rules.BACKUP_MISSING, path, "the ops log goes on there"))
-                report.missing.append(path)
-            return
+                return [name]
+            return []
         updates = state.latest_updates
         report.extend(check_ops_log_order(updates, path))
-        if not updates or (oldest is not None and updates[0].updated_at >= oldest):
+        if not updates or (oldest is not None and _known_time(updates[0], name) >= oldest):
             detail = "its ops log is not older than what follows"
             report.add(Problem(rules.OPS_LOG_ORDER, path, detail))
-            return
+            return []
         oldest, name = updates[-1].updated_at, state.repo_before_updates
+    return []
+
+
+def _known_time(update: Update, backup: str) -> int:
+    """When the update was written: before its copy was made, whatever a wrong clock said."""
+    made = made_at(backup)
+    return update.updated_at if made is None else min(update.updated_at, made * 1000 - 1)
 
 
 def _exists(storage: Storage, path: str) -> bool:
@@ -138,11 +195,21 @@ def _check_ref_files(storage: Storage, report: Report) -> Repository | None:
 def _check_config_file(storage: Storage, report: Report) -> None:
     """Without it the defaults hold; with a damaged one nobody opens the repository."""
     try:
-        decode_config_yaml(storage.read(CONFIG_PATH))
+        config = decode_config_yaml(storage.read(CONFIG_PATH))
+        _check_conditions(storage, config, CONFIG_PATH, report)
     except ObjectNotFoundError:
         pass
     except FormatError as error:
         report.add(unreadable(rules.REPO_VALUE, CONFIG_PATH, error))
+
+
+def _check_conditions(
+    storage: Storage, config: Mapping[str, object], object_: str, report: Report
+) -> None:
+    keys = find_lost_conditions(config, storage)
+    if keys:
+        detail = f"{', '.join(keys)}: false"
+        report.add(Problem(rules.CONDITIONS_OFF, object_, detail))
 
 
 def _read_ref_files(storage: Storage) -> tuple[Repository | None, list[Problem]]:

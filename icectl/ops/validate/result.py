@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
@@ -10,6 +11,7 @@ from icectl.model.ids import SnapshotId
 from icectl.ops.validate.history import History
 from icectl.ops.validate.problem import Problem, Report
 from icectl.ops.validate.rule import SEVERITIES, Level, Severity
+from icectl.ops.validate.summary import RuleSummary, summarize
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,8 @@ class ValidateResult:
     """Counted, and not listed: there were more than --max-findings."""
     notes: tuple[str, ...]
     """What was not looked at, and why."""
+    summary: tuple[RuleSummary, ...]
+    """By rule; without the known ones."""
 
 
 def build_result(
@@ -102,11 +106,19 @@ def build_result(
         errors=report.count("error"),
         warnings=report.count("warning"),
         infos=report.count("info"),
-        by_code={rule.code: count for rule, count in report.counts.items() if count},
+        by_code=_count_codes(report),
         known=report.num_known,
         findings_left_out=report.counts.total() + report.num_known - len(found),
         notes=notes,
+        summary=summarize(report),
     )
+
+
+def _count_codes(report: Report) -> dict[str, int]:
+    by_code: Counter[str] = Counter()
+    for rule, count in report.counts.items():
+        by_code[rule.code] += count  # one code may have a milder form
+    return dict(+by_code)
 
 
 def limit_findings(result: ValidateResult, limit: int) -> ValidateResult:

@@ -5,22 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
-from urllib.parse import unquote, urlsplit
 
 import numpy as np
 
 from icectl.errors import FormatError, IcectlError, ObjectNotFoundError
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.manifest import ChunkRefs, Manifest
+from icectl.ops.containers import RELATIVE, Containers, split_location
 from icectl.ops.diff.references import same_spans
 from icectl.ops.gc.watch import Watch
 from icectl.ops.locations import NumberedLocations, number_locations
-from icectl.ops.stats.containers import container_prefixes, find_container
 from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.metadata import Metadata
 from icectl.ops.validate.problem import Problem, Report
 from icectl.ops.validate.rule import Rule
-from icectl.repository.repository import Repository
 from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import ObjectInfo, Storage
 
@@ -46,7 +44,9 @@ class Source:
 
 @dataclass(slots=True)
 class Sources:
+    containers: Containers
     found: dict[str, Source] = field(default_factory=dict)
+    """By the absolute location; a relative one stays where no container has its name."""
     manifests: list[ManifestId] = field(default_factory=list)
     """By the numbers of their bits."""
 
@@ -78,7 +78,7 @@ class Sources:
         counts = np.bincount(numbers, minlength=size).tolist()
         sources = []
         for location, end, count in zip(numbered.locations, ends.tolist(), counts, strict=True):
-            source = self.found.setdefault(location, Source())
+            source = self.found.setdefault(self.containers.resolve(location), Source())
             source.manifests |= manifest
             source.end = max(source.end, end)
             source.num_chunks += count
@@ -100,7 +100,6 @@ class Sources:
 
 
 def check_virtual(
-    repository: Repository,
     metadata: Metadata,
     sources: Sources,
     open_storage: OpenStorage,
@@ -109,16 +108,16 @@ def check_virtual(
     notes: list[str],
 ) -> int:
     """How many sources were looked at, one request each; `notes` gets what could not be."""
-    prefixes = container_prefixes(repository)
     roots: dict[str, Storage | IcectlError] = {}
-    for root in {_split(location)[0] for location in sources.found}:
+    located = [one for one in sources.found if not one.startswith(RELATIVE)]
+    for root in {split_location(location)[0] for location in located}:
         try:
             roots[root] = open_storage(root)
         except IcectlError as error:
             roots[root] = error
 
     def look(location: str) -> tuple[str, ObjectInfo | IcectlError]:
-        root, path = _split(location)
+        root, path = split_location(location)
         storage = roots[root]
         if isinstance(storage, IcectlError):
             return location, storage
@@ -132,16 +131,15 @@ def check_virtual(
         return sources.users(manifests, metadata)
 
     uncovered: dict[str, int] = {}
+    for location, source in sources.found.items():
+        prefix, configured = sources.containers.find(location)
+        if not configured:
+            uncovered[prefix] = uncovered.get(prefix, 0) | source.manifests
     looked = without_etag = 0
-    with watch.phase("looking at virtual sources", len(sources.found), "files") as counter:
-        for location, found in map_on_threads(
-            look, sources.found, workers=READERS, ahead=4 * READERS
-        ):
+    with watch.phase("looking at virtual sources", len(located), "files") as counter:
+        for location, found in map_on_threads(look, located, workers=READERS, ahead=4 * READERS):
             counter.advance()
             source = sources.found[location]
-            prefix, configured = find_container(location, prefixes)
-            if not configured:
-                uncovered[prefix] = uncovered.get(prefix, 0) | source.manifests
             for rule, detail in _judge(source, found):
                 where = f"{detail} ({source.num_chunks} references)"
                 report.add(Problem(rule, location, where), users(source.manifests))
@@ -150,7 +148,8 @@ def check_virtual(
             )
             looked += not isinstance(found, IcectlError) or isinstance(found, ObjectNotFoundError)
     for prefix, manifests in uncovered.items():
-        detail = f"no container covers {prefix}"
+        relative = prefix.startswith(RELATIVE)
+        detail = f"no container {'has the name in' if relative else 'covers'} {prefix}"
         report.add(Problem(rules.SOURCE_CONTAINER, prefix, detail), users(manifests))
     if without_etag:
         files = (
@@ -160,13 +159,6 @@ def check_virtual(
         )
         notes.append(f"{files} not compared with the stored etag, since the storage tells none")
     return looked
-
-
-def _split(location: str) -> tuple[str, str]:
-    """The root of the storage, and the path in it."""
-    parts = urlsplit(location)
-    path = unquote(parts.path) if parts.scheme == "file" else parts.path
-    return f"{parts.scheme}://{parts.netloc}/", path.lstrip("/")
 
 
 def _judge(source: Source, found: ObjectInfo | IcectlError) -> Iterator[tuple[Rule, str]]:

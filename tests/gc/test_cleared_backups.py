@@ -1,0 +1,110 @@
+"""Backups that a lifecycle rule of the bucket cleared by age: a healthy repository."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.gc.place import Place
+from tests.gc.repositories import age_all
+
+DAY = 86400
+GC = ("gc", "--older-than", "7d", "--yes")
+
+
+@pytest.fixture
+def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
+    """A log in several files, whose last operations release two commits."""
+    place = Place(tmp_path / "repo", capsys, num_updates_per_repo_info_file=8)
+    place.commit(*range(30))
+    repo = place.official()
+    repo.reset_branch("main", list(repo.ancestry(branch="main"))[2].id)
+    place.commit(*range(30, 33))
+    age_all(place.where, 30 * DAY)
+    return place
+
+
+def clear(place: Place, left: int) -> None:
+    for name in place.backups()[left:]:
+        (place.where / "overwritten" / name).unlink()
+
+
+def findings(place: Place) -> list[dict[str, Any]]:
+    code, document = place.run("validate", "--fail-on", "warning")
+    assert code == 0, document
+    found: list[dict[str, Any]] = document["findings"]
+    return found
+
+
+@pytest.mark.parametrize("left", [0, 1, 2, 5, 7, 8, 9, 20])
+def test_all_before_some_operation_are_gone(place: Place, left: int) -> None:
+    there = len(place.backups())
+    clear(place, left)
+    found = findings(place)
+    assert [(one["code"], one["severity"]) for one in found] == [("ICE0014", "info")]
+    code, log = place.run("ops-log")
+    assert code == 0
+    assert len(log["updates"]) < there + 1
+    assert log["beyond_reach"]["is_cleared"] is True
+    code, document = place.run(*GC)
+    assert code == 0 and document["snapshots_deleted"] == 2
+    assert place.run(*GC)[0] == 0
+    assert place.run("tag", "create", "new")[0] == 0
+    assert place.run(*GC)[0] == 0
+    findings(place)
+
+
+def test_the_whole_log_is_there(place: Place) -> None:
+    assert findings(place) == []
+    code, log = place.run("ops-log")
+    assert code == 0 and log["beyond_reach"] is None
+
+
+def test_one_count_for_very_many(place: Place) -> None:
+    repo = place.official()
+    for number in range(200):
+        repo.create_tag(f"t{number}", repo.lookup_branch("main"))
+    place.run("config", "set", "num_updates_per_repo_info_file", "1000")
+    repo = place.official()
+    for number in range(200, 400):
+        repo.create_tag(f"t{number}", repo.lookup_branch("main"))
+    named = len(place.info().latest_updates) - 1
+    clear(place, 20)
+    (found,) = findings(place)
+    assert (found["code"], found["severity"]) == ("ICE0014", "info")
+    # And the one where the log goes on.
+    assert found["detail"].startswith(f"{named - 20 + 1} ")
+
+
+def test_a_cleared_one_has_the_millisecond_of_the_oldest_left(place: Place) -> None:
+    """Their names do not tell which of the two is older."""
+    page = place.info().repo_before_updates
+    assert page is not None
+    number = place.backups().index(page)
+    clear(place, number + 1)
+    oldest = place.backups()[number - 1]
+    twin = ".".join((*page.split(".")[:2], oldest.split(".")[2]))
+    # The oldest that is left gets the time of the page, and the page is cleared.
+    data = (place.where / "overwritten" / oldest).read_bytes()
+    (place.where / "overwritten" / twin).write_bytes(data)
+    (place.where / "overwritten" / page).unlink()
+    assert [one["severity"] for one in findings(place)] == ["info"]
+    code, log = place.run("ops-log")
+    assert code == 0 and log["beyond_reach"]["is_cleared"] is True
+    assert place.run(*GC)[0] == 0
+
+
+def test_a_hole_is_not_cleared_by_age(place: Place) -> None:
+    page = place.info().repo_before_updates
+    assert page is not None
+    (place.where / "overwritten" / page).unlink()
+    code, document = place.run("validate", "--fail-on", "warning")
+    assert code == 3
+    assert [(one["code"], one["severity"]) for one in document["findings"]] == [
+        ("ICE0014", "warning")
+    ]
+    code, log = place.run("ops-log")
+    assert code == 3 and log["beyond_reach"]["is_cleared"] is False
+    place.check_refused(*GC)
