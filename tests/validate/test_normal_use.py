@@ -182,6 +182,16 @@ def move_of_what_another_deletes(repo: ic.Repository) -> set[str]:
 
 
 @scenario(2)
+def move_of_what_another_recreates(repo: ic.Repository) -> set[str]:
+    moving = repo.rearrange_session("main")
+    moving.move("/array", "/group/array")
+    with commit(repo, "recreated") as root:
+        root.create_array("array", shape=(4,), chunks=(1,), dtype="i8", overwrite=True)[:] = 1
+    moving.commit("rebased", rebase_with=SOLVER)
+    return {"ICE0212"}
+
+
+@scenario(2)
 def changes_of_what_another_moves(repo: ic.Repository) -> set[str]:
     found = [repo.writable_session("main") for _ in range(4)]
     roots = [zarr.open_group(session.store, mode="a") for session in found]

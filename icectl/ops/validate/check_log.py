@@ -172,6 +172,10 @@ def _check_moves(log: TransactionLog, step: Step) -> Iterator[Found]:
         yield rules.LOG_MOVES, "a node is moved twice", None
     for move in moves:
         node = step.after.by_id.get(move.node_id)
+        old = step.before.by_id.get(move.node_id) if step.before is not None else None
+        if node is None and (old is None or not step.is_direct):
+            yield rules.LOG_NO_EFFECT, f"moved_nodes lists {move.node_id}, which is not there", None
+            continue
         if move.from_ == move.to:
             yield rules.LOG_MOVES, "it is moved to where it was", move.to
         if node is None or node.path != move.to:
@@ -180,7 +184,6 @@ def _check_moves(log: TransactionLog, step: Step) -> Iterator[Found]:
             yield rules.LOG_MOVES, "the move says another type of node", move.to
         if step.before is None or not step.is_direct:
             continue
-        old = step.before.by_id.get(move.node_id)
         if old is None or old.path != move.from_:
             yield rules.LOG_MOVES, f"it was moved from {move.from_}, and was not there", move.to
         if move.to in step.before.by_path and move.to not in sources:
@@ -229,10 +232,10 @@ def _differences(
 
 
 def _is_move_logged(old: NodeSnapshot, new: NodeSnapshot, logs: Sequence[TransactionLog]) -> bool:
-    """Whether the logs name the node, or move a group above it.
+    """Whether the logs name the node, or move its path or a group above it.
 
-    A move that was rebased takes along what another commit put into the group, and its log does
-    not name that.
+    A move that was rebased also takes what another commit put into the group, or in the place of
+    the node, and its log does not name that.
     """
     path = old.path
     for log in logs:
