@@ -30,6 +30,7 @@ from tests.gc.repositories import (
     messy_repository,
     now,
     random_repository,
+    set_times,
 )
 from tests.official import built, copied, open_official, zarr
 from tests.official.histories import create
@@ -108,6 +109,16 @@ def test_messy_repository(
     (source / "chunks" / "README.txt").write_text("mine")
     check_whole_run(source, on_spark)
     assert (source / "chunks" / "README.txt").exists()
+
+
+@pytest.mark.parametrize(("rest", "goes"), [(999_999, False), (1_000_000, True)])
+def test_times_of_whole_seconds(
+    messy: Path, tmp_path: Path, on_spark: dict[str, Any], rest: int, goes: bool
+) -> None:
+    mine, whole = copied(messy, tmp_path / "repo"), 1_700_000_000_000_000
+    set_times(mine, whole)
+    local = check_equal_plans(LocalStorage(mine), whole + rest, on_spark)
+    assert (local.plan.num_objects > 0) is goes
 
 
 def test_no_chunks(messy: Path, tmp_path: Path, on_spark: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ import re
 
 from icectl.errors import ObjectNotFoundError
 from icectl.model.repo import RepoInfo, Update
+from icectl.ops.gc.ages import is_created_before
 from icectl.records import dataclass, replace
 from icectl.repository.ops_log import (
     BACKUPS,
@@ -47,7 +48,7 @@ def plan_backups(
             names.append(listed)
         else:
             foreign.append(listed.path)
-    old = {item.path for item in names if (item.created_at or 0) < older_than}
+    old = {item.path for item in names if is_created_before(item.created_at or 0, older_than)}
     cut = _cut(info, old) if info is not None and truncate_ops_log else None
     reached: set[str] = set()
     if info is not None:
