@@ -61,6 +61,9 @@ WHOLE_DIRECTORY = ListingShard()
 class Storage(ABC):
     """A repository's root on some storage."""
 
+    deletes_per_request: int = 1
+    """How many objects one request deletes."""
+
     @property
     @abstractmethod
     def location(self) -> str:
@@ -159,7 +162,10 @@ class Storage(ABC):
 
     @abstractmethod
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
-        """Delete the objects and report each one; an object that is already gone is a success."""
+        """Delete the objects and report each one; an object that is already gone is a success.
+
+        After a `ThrottledError` nothing more is sent: what was not tried has that error, too.
+        """
 
     @abstractmethod
     def ensure_conditional_writes(self) -> None:

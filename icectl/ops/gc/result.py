@@ -72,6 +72,9 @@ class GcResult:
     failures: tuple[DeleteFailure, ...]
     is_complete: bool
     """Whether all that was planned is done."""
+    skipped_phases: tuple[str, ...] = ()
+    """Kinds of objects that were not touched, since deletes before them failed or the time was
+    over."""
 
     @property
     def num_objects(self) -> int:
@@ -132,6 +135,7 @@ def finished(planned: GcResult, deleted: Deleted) -> GcResult:
         backup_bytes_deleted=deleted.backup_bytes,
         failures=tuple(deleted.failures),
         is_complete=deleted.is_complete and not deleted.failures,
+        skipped_phases=tuple(deleted.skipped_phases),
     )
 
 
