@@ -56,7 +56,7 @@ class RequestFailure(Exception):  # noqa: N818 -- it never leaves the storage la
 
     @property
     def is_throttling(self) -> bool:
-        return self.status == 429 or self.code in THROTTLING_CODES
+        return self.status in (429, 503) or self.code in THROTTLING_CODES
 
 
 async def with_retries(attempt: Callable[[], Awaitable[Result]]) -> Result:

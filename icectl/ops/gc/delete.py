@@ -87,10 +87,11 @@ class _Deletion:
         try:
             while left and not self.has_given_up:
                 num_left = len(left)
-                self._attempt([*left], left)
+                in_a_row = self._attempt([*left], left, self._in_a_row)
                 again = [path for path, error in left.items() if _is_failure(error)]
-                if again:
-                    self._in_a_row = self._attempt(again, left)
+                num_again = len(left)
+                self._attempt(again, left)
+                self._in_a_row = in_a_row if len(left) == num_again else 0
                 for path in again:
                     error = left.get(path)
                     if _is_failure(error):
@@ -117,22 +118,25 @@ class _Deletion:
             is_interrupted=is_interrupted,
         )
 
-    def _attempt(self, paths: list[str], left: dict[str, StorageError | None]) -> int:
+    def _attempt(
+        self, paths: list[str], left: dict[str, StorageError | None], in_a_row: int | None = None
+    ) -> int:
         """Take what is deleted out of `left`, and note the error of the rest there.
 
-        Returns how many failed in a row at the end.
+        Returns how many failed in a row at the end. Where the number before it is given, too
+        many end the attempt; failures that are tried again are always in a row.
         """
-        in_a_row = self._in_a_row
+        counted = in_a_row or 0
         for path, error in self._storage.delete_many(paths):
             if error is None:
                 del left[path]
-                in_a_row = self._in_a_row = 0
+                counted = 0
             else:
                 left[path] = error
-                in_a_row += _is_failure(error)
-            if in_a_row >= self._most_in_a_row:
+                counted += _is_failure(error)
+            if in_a_row is not None and counted >= self._most_in_a_row:
                 break
-        return in_a_row
+        return counted
 
 
 def _is_failure(error: StorageError | None) -> TypeGuard[StorageError]:
