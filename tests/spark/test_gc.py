@@ -15,10 +15,11 @@ import pytest
 from icectl.cli.main import run
 from icectl.errors import FormatError
 from icectl.ops.gc.collect import GcOptions, PlannedRun, collect_garbage, plan_run
+from icectl.ops.gc.id_sets import id_set
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.plan import GcPlan
 from icectl.ops.gc.result import summarize
-from icectl.ops.gc.watch import Watch
+from icectl.ops.gc.watch import OutOfTimeError, Watch
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from tests.gc import test_bit_flips as bit_flips
@@ -354,6 +355,59 @@ def test_the_time_is_up_and_no_executor_answers(
     _, deleted = collect_garbage(LocalStorage(mine), options, lambda run: None)
     assert deleted.is_complete
     assert live(mine) == before
+
+
+def sleep_long(batches: Any) -> Any:
+    for batch in batches:
+        time.sleep(120)
+        yield batch
+
+
+def raise_and_sleep(batches: Any) -> Any:
+    for batch in batches:
+        if batch.num_rows > 1:
+            raise ValueError
+        time.sleep(120)
+        yield batch
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda garbage: garbage.within(id_set([bytes(12)])),
+        lambda garbage: garbage.without(id_set([bytes(12)])),
+        lambda garbage: [*garbage.parts()],
+        lambda garbage: garbage.largest(3),
+        lambda garbage: garbage.count_ages(now(), [1, 2]),
+    ],
+    ids=["within", "without", "parts", "largest", "count_ages"],
+)
+def test_every_question_about_garbage_ends_in_time(spark: Any, question: Any) -> None:
+    from icectl.spark.gc_garbage import SparkGarbage
+    from icectl.spark.gc_jobs import map_in_arrow
+
+    schema = "high bigint, low bigint, size bigint, created_at bigint"
+    rows = spark.createDataFrame([(1, 2, 3, 4)], schema)
+    slow = map_in_arrow(rows, sleep_long, schema)
+    watch = Watch(deadline=time.monotonic() + 1)
+    garbage = SparkGarbage(spark, ObjectKind.CHUNK, slow, 1, 3, watch)
+    started = time.monotonic()
+    with pytest.raises(OutOfTimeError):
+        question(garbage)
+    assert time.monotonic() - started < 60
+
+
+def test_the_search_for_a_failure_ends_in_time(spark: Any) -> None:
+    """Each row is worked on again to learn which of them failed."""
+    from icectl.spark.gc_jobs import Source, run_job
+
+    rows = spark.createDataFrame([(1,), (2,)], "number bigint").coalesce(1)
+    source = Source(rows, raise_and_sleep, "number bigint")
+    started = time.monotonic()
+    with pytest.raises(OutOfTimeError):
+        watch = Watch(deadline=started + 8)
+        run_job(spark, watch, "", lambda: source.frame.collect(), (source,))
+    assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize(
