@@ -7,6 +7,7 @@ reaches the command line is a bug in icectl (exit code 70).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -15,6 +16,8 @@ class IcectlError(Exception):
 
     kind: ClassVar[str] = "failed"
     exit_code: ClassVar[int] = 1
+    facts: Mapping[str, int] = {}
+    """Numbers that `--json` adds to the error."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -93,6 +96,10 @@ class StorageError(IcectlError):
 
     kind = "storage"
     exit_code = 14
+
+
+class ThrottledError(StorageError):
+    """The storage kept asking for fewer requests."""
 
 
 class ObjectNotFoundError(StorageError):

@@ -63,7 +63,9 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> int:
         sys.stdout.flush()
         return code
     except IcectlError as error:
-        return _report(error.kind, error.message, error.hint, error.exit_code, arguments)
+        return _report(
+            error.kind, error.message, error.hint, error.exit_code, arguments, error.facts
+        )
     except KeyboardInterrupt:
         return _report("interrupted", "interrupted", None, exit_codes.INTERRUPTED, arguments)
     except BrokenPipeError:
@@ -181,25 +183,39 @@ def _write(lines: Iterable[str], stream: TextIO) -> int:
     return exit_codes.DONE
 
 
-def _report(kind: str, message: str, hint: str | None, code: int, arguments: list[str]) -> int:
+def _report(
+    kind: str,
+    message: str,
+    hint: str | None,
+    code: int,
+    arguments: list[str],
+    facts: Mapping[str, int] | None = None,
+) -> int:
     """One sentence on stderr, or one object under --json. A closed stderr changes nothing."""
     from icectl.cli.locations import hide_secrets
 
     message, hint = hide_secrets(message), None if hint is None else hide_secrets(hint)
     try:
-        sys.stderr.write(_describe(kind, message, hint, code, as_json=_wants_json(arguments)))
+        sys.stderr.write(_describe(kind, message, hint, code, arguments, facts))
         sys.stderr.flush()
     except OSError:
         pass
     return code
 
 
-def _describe(kind: str, message: str, hint: str | None, code: int, *, as_json: bool) -> str:
-    if as_json:
+def _describe(
+    kind: str,
+    message: str,
+    hint: str | None,
+    code: int,
+    arguments: list[str],
+    facts: Mapping[str, int] | None,
+) -> str:
+    if _wants_json(arguments):
         from icectl.render.json import render_json
 
         error = {"kind": kind, "message": message, "hint": hint, "exit_code": code}
-        return render_json({"error": error}) + "\n"
+        return render_json({"error": error | {**(facts or {})}}) + "\n"
     from icectl.render.text import escape_controls
 
     text = f"icectl: error: {escape_controls(message)}\n"

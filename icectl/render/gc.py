@@ -47,6 +47,11 @@ def render_gc(result: GcResult, style: Style) -> Iterator[str]:
     if result.failures:
         count = format_count(len(result.failures), "object")
         yield style.paint(f"{count} could not be deleted: the next run tries again", "warning")
+        if result.skipped_phases:
+            kinds = ", ".join(phase.replace("_", " ") for phase in result.skipped_phases)
+            yield style.paint(
+                f"not touched for that reason: {kinds}; the next run deletes them", "warning"
+            )
     elif not result.is_complete:
         yield style.paint("the time was up: the next run goes on with the rest", "warning")
 

@@ -17,9 +17,16 @@ from concurrent.futures import Future
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from icectl.errors import ObjectNotFoundError, PreconditionFailedError, RefusedError, StorageError
+from icectl.errors import (
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    RefusedError,
+    StorageError,
+    ThrottledError,
+)
 from icectl.records import dataclass
 from icectl.storage.bounded import in_batches, map_bounded
+from icectl.storage.congestion import Congestion
 from icectl.storage.contract import (
     WHOLE_DIRECTORY,
     ListingShard,
@@ -62,7 +69,6 @@ class ObjectStore(Storage):
     is_object_store = True
     scheme: str
     permission_hint: str
-    deletes_per_request: int
     deletes_in_flight: int
 
     def __init__(self, bucket: str, prefix: str) -> None:
@@ -71,6 +77,7 @@ class ObjectStore(Storage):
         self._conditional_writes = False
         self._connect_lock = threading.Lock()
         self._connected: tuple[int, Any] | None = None
+        self._deletes = Congestion(self.deletes_in_flight)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.location!r})"
@@ -81,6 +88,7 @@ class ObjectStore(Storage):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._connect_lock = threading.Lock()
+        self._deletes = Congestion(self.deletes_in_flight)
 
     @abstractmethod
     def _connect(self) -> Any:
@@ -290,27 +298,25 @@ class ObjectStore(Storage):
         raise PreconditionFailedError(path)
 
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
-        batches = map_bounded(
+        return self._deletes.send(
             lambda batch: self._submit(self._delete_batch(batch)),
             in_batches(paths, self.deletes_per_request),
-            ahead=self.deletes_in_flight,
         )
-        for outcome in batches:
-            yield from outcome
 
     async def _delete_batch(self, batch: Seq[str]) -> Seq[tuple[str, StorageError | None]]:
         remaining = {self._key(path): path for path in batch}
         failures: dict[str, RequestFailure] = {}
 
         async def attempt() -> None:
-            failures.update(await self._delete_objects([*remaining]))
-            for key in [key for key in remaining if key not in failures]:
-                del remaining[key]
-            again = [failure for failure in failures.values() if failure.retryable]
-            if again:
-                for key in [key for key in failures if failures[key].retryable]:
-                    del failures[key]
-                raise again[0]
+            with self._deletes.request():
+                failures.update(await self._delete_objects([*remaining]))
+                for key in [key for key in remaining if key not in failures]:
+                    del remaining[key]
+                again = [failure for failure in failures.values() if failure.retryable]
+                if again:
+                    for key in [key for key in failures if failures[key].retryable]:
+                        del failures[key]
+                    raise again[0]
 
         try:
             await with_retries(attempt)
@@ -381,7 +387,8 @@ class ObjectStore(Storage):
             )
         if failure.status is None:
             return StorageError(f"no answer from {where} for {path}: {failure.message}")
-        return StorageError(
+        kind = ThrottledError if failure.is_throttling else StorageError
+        return kind(
             f"{where} failed on {path}: {failure.status} {failure.code} {failure.message}".rstrip()
         )
 

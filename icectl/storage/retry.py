@@ -24,9 +24,10 @@ UNREACHABLE_BUDGET = 5.0
 READ_TIMEOUT = 30.0
 
 RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-RETRYABLE_CODES = frozenset(
-    {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling"}
+THROTTLING_CODES = frozenset(
+    {"RequestLimitExceeded", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests"}
 )
+RETRYABLE_CODES = THROTTLING_CODES | {"InternalError", "RequestTimeout", "ServiceUnavailable"}
 
 
 class RequestFailure(Exception):  # noqa: N818 -- it never leaves the storage layer
@@ -52,6 +53,10 @@ class RequestFailure(Exception):  # noqa: N818 -- it never leaves the storage la
             if retryable is None
             else retryable
         )
+
+    @property
+    def is_throttling(self) -> bool:
+        return self.status in (429, 503) or self.code in THROTTLING_CODES
 
 
 async def with_retries(attempt: Callable[[], Awaitable[Result]]) -> Result:

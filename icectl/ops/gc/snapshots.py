@@ -63,8 +63,7 @@ def _plan_v2(
     check_ancestry(info)
     state = state_of(info)
     others = np.flatnonzero(~id_set(state.reachable).contains(listing.ids))
-    candidates = read_candidates(storage, listing, others, watch)
-    garbage = candidates[candidates.created_at < cutoff]
+    garbage = read_candidates(storage, listing, others, watch).created_before(cutoff)
     old = {SnapshotId(id_) for id_ in garbage.ids.to_bytes()}
     # Unreachable ones stay when they are young, and when the listing does not know them yet.
     kept = frozenset(id_ for id_ in state.snapshots if id_ in state.reachable or id_ not in old)
@@ -109,7 +108,7 @@ def _plan_v1(repository: Repository, listing: Listing, cutoff: int, watch: Watch
     return SnapshotPlan(
         kept=frozenset(kept),
         dropped=frozenset(),
-        garbage=candidates[candidates.created_at < cutoff],
+        garbage=candidates.created_before(cutoff),
         logs=frozenset(kept),
         required_logs=frozenset(kept - roots),
         claims=claims,

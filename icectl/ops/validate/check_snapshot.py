@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from icectl.errors import FormatError
 from icectl.format.snapshot import decode_snapshot
 from icectl.format.values import decode_metadata
-from icectl.model.ids import INITIAL_SNAPSHOT_ID, ManifestId, SnapshotId
+from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.model.snapshot import ArrayNodeData, Snapshot, path_sort_key
 from icectl.ops.gc.objects import ObjectKind
@@ -59,9 +59,7 @@ def _check_version(snapshot: Snapshot, in_repo: bool) -> Iterator[Found]:
             if node.node_data.shape or node.node_data.shape_v2 is None:
                 yield rules.SNAPSHOT_VERSION, "its shape is that of version 1", node.path
         return
-    # A lost parent would hide all older versions; the first one has only the root group.
-    is_first = snapshot.id == INITIAL_SNAPSHOT_ID or len(snapshot.nodes) <= 1
-    if snapshot.parent_id is None and not is_first and not in_repo:
+    if snapshot.has_lost_parent and not in_repo:
         yield rules.SNAPSHOT_PARENT, "it has no parent, yet it is not the first one", None
     if snapshot.manifest_files_v2 is not None:
         yield rules.SNAPSHOT_VERSION, "its manifests are in the list of version 2", None
