@@ -66,6 +66,11 @@ class Storage(ABC):
     def location(self) -> str:
         """The root as a user would write it, without secrets."""
 
+    @property
+    def is_bucket_root(self) -> bool:
+        """Whether the root is a whole bucket; official clients create no repository there."""
+        return False
+
     @abstractmethod
     def read(self, path: str) -> bytes:
         """The whole object; `ObjectNotFoundError` when it is not there."""
