@@ -123,7 +123,7 @@ def _invoke(invocation: Invocation, environ: Mapping[str, str]) -> int:
         import shlex
 
         named = context.options.repo or environ.get("ICECTL_REPO")
-        if named and isinstance(error, RepositoryNotFoundError):
+        if named and isinstance(error, RepositoryNotFoundError) and not error.has_remains:
             error.hint = suggest_repository(named, environ) or error.hint
         places = invocation.words() if invocation.function.repository else ()
         for value in filter(is_repository_directory, places):

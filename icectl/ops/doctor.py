@@ -181,7 +181,8 @@ def _check_repository(storage: Storage, *, is_empty: bool) -> Check:
         repository = open_repository(storage)
     except RepositoryNotFoundError as error:
         detail = "nothing is there yet" if is_empty else error.message
-        return Check("repository", "warning", detail, "icectl init makes one")
+        hint = error.hint if error.has_remains else "icectl init makes one"
+        return Check("repository", "failed" if error.has_remains else "warning", detail, hint)
     except IcectlError as error:
         return Check("repository", "failed", error.message, error.hint)
     return Check(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from icectl.errors import (
     FormatError,
-    IcectlError,
     ObjectNotFoundError,
     RepositoryNotFoundError,
     StorageError,
@@ -19,10 +18,14 @@ from icectl.model.ids import SnapshotId
 from icectl.model.repo import RepoInfo
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.layout import DRAFT, STANDARD, Layout
+from icectl.repository.lost_repo import describe_backups
 from icectl.repository.ops_log import BACKUPS, REPO_PATH
 from icectl.repository.ref_files import REF_FILE, read_ref_names, read_refs
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
+
+_REMAINS = {BACKUPS, STANDARD.snapshots}
+"""Directories that only a repository has."""
 
 
 def open_repository(storage: Storage) -> Repository:
@@ -34,6 +37,7 @@ def open_repository(storage: Storage) -> Repository:
     try:
         return repository_at(storage, decode_repo(data))
     except FormatError as error:
+        error.hint = error.hint or describe_backups(storage)
         raise error.at(REPO_PATH) from None
 
 
@@ -92,20 +96,29 @@ def _read_generation(
         return Generation.ALPHA_BINARY if numbered else Generation.V1
 
 
-def _not_found(storage: Storage) -> IcectlError:
-    message = f"there is no repository at {storage.location}"
+def _not_found(storage: Storage) -> RepositoryNotFoundError:
+    location = storage.location
+    message = f"there is no repository at {location}"
     try:
         there = set(storage.list_directories(""))
     except StorageError as error:
         return RepositoryNotFoundError(message, hint=error.message)
-    if BACKUPS in there or STANDARD.snapshots in there:
-        hint = (
-            f"it has files of one, yet no `{REPO_PATH}`; {BACKUPS}/ may hold older copies of it"
-            if BACKUPS in there
-            else f"it has snapshots, yet neither `{REPO_PATH}` nor refs; was `icectl init` ended?"
-        )
-    elif there:
+    if not there.isdisjoint(_REMAINS):
+        hint = describe_backups(storage)
+        if hint is not None:
+            message += f": its file `{REPO_PATH}` is missing"
+        else:
+            message += f": it has {', '.join(sorted(there & _REMAINS))}, but neither "
+            message += f"`{REPO_PATH}` nor refs"
+            hint = f"restore them from a copy; after an interrupted init: `icectl init {location}`"
+        return RepositoryNotFoundError(message, hint=hint, has_remains=True)
+    if there:
         hint = f"it has {', '.join(sorted(there)[:5])}; is the repository further down?"
+    elif "//" in (place := location.partition("://")[2]):
+        scheme = location.removesuffix(place)
+        hint = f"its keys begin with /; write {scheme}{place.replace('//', '/')} for those without"
+    elif storage.is_bucket_root:
+        hint = f"`icectl init {location}/repository` makes one in it"
     else:
-        hint = f"`icectl init {storage.location}` makes one"
+        hint = f"`icectl init {location}` makes one"
     return RepositoryNotFoundError(message, hint=hint)

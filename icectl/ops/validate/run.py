@@ -13,6 +13,7 @@ from icectl.ops.validate.refs import check_refs
 from icectl.ops.validate.result import CheckedCounts, ValidateResult, build_result
 from icectl.ops.validate.rule import Level, Severity
 from icectl.records import dataclass, replace
+from icectl.repository.lost_repo import describe_backups
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
@@ -54,6 +55,8 @@ def validate(
     notes: list[str] = []
     if repository is None:
         notes.append("nothing behind the refs was looked at, since they cannot be read")
+        if (backups := describe_backups(storage)) is not None:
+            notes.append(backups)
     else:
         history = read_history(repository, options.refs)
         if options.level >= Level.METADATA or options.open_source is not None:
