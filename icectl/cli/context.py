@@ -166,11 +166,6 @@ class CommandContext:
         if not self.options.quiet:
             self._say(message)
 
-    def detail(self, message: str) -> None:
-        """Something only -v shows."""
-        if self.options.verbose:
-            self._say(message)
-
     def warn(self, message: str) -> None:
         """Something the user must know, --quiet or not."""
         self._say(f"warning: {message}")

@@ -114,10 +114,11 @@ def _dispatch(arguments: list[str], environ: Mapping[str, str]) -> int:
 def _invoke(invocation: Invocation, environ: Mapping[str, str]) -> int:
     from icectl.cli.context import CommandContext
     from icectl.cli.locations import is_repository_directory, suggest_repository
+    from icectl.cli.logs import shown_logs
 
     context = CommandContext(invocation.command.name, invocation.common, environ)
     try:
-        with context.output:
+        with context.output, shown_logs(invocation.common.verbose, environ):
             return invocation.function.body(context, **invocation.arguments) or exit_codes.DONE
     except (RefNotFoundError, RepositoryNotFoundError) as error:
         import shlex

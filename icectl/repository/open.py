@@ -6,6 +6,8 @@ the generation by its payload.
 
 from __future__ import annotations
 
+import logging
+
 from icectl.errors import (
     FormatError,
     ObjectNotFoundError,
@@ -24,6 +26,8 @@ from icectl.repository.ref_files import REF_FILE, read_ref_names, read_refs
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 
+logger = logging.getLogger(__name__)
+
 _REMAINS = {BACKUPS, STANDARD.snapshots}
 """Directories that only a repository has."""
 
@@ -35,10 +39,23 @@ def open_repository(storage: Storage) -> Repository:
     except ObjectNotFoundError:
         return _open_ref_files(storage)
     try:
-        return repository_at(storage, decode_repo(data))
+        repository = repository_at(storage, decode_repo(data))
     except FormatError as error:
         error.hint = error.hint or describe_backups(storage)
         raise error.at(REPO_PATH) from None
+    return _logged(repository)
+
+
+def _logged(repository: Repository) -> Repository:
+    logger.info(
+        "repository: %s, spec version %d, branches: %d, tags: %d%s",
+        repository.generation,
+        repository.spec_version,
+        len(repository.branch_tips),
+        len(repository.tag_targets),
+        "" if repository.info is None else f", snapshots: {len(repository.info.snapshots)}",
+    )
+    return repository
 
 
 def repository_at(storage: Storage, info: RepoInfo) -> Repository:
@@ -74,15 +91,17 @@ def _open_ref_files(storage: Storage) -> Repository:
             missing.add(error.path)
     branch = DEFAULT_BRANCH if DEFAULT_BRANCH in refs.branches else min(refs.branches)
     numbered = not names.branches[branch].endswith(f"/{REF_FILE}")
-    return Repository(
-        storage=storage,
-        generation=_read_generation(storage, layout, refs.branches[branch], numbered),
-        layout=layout,
-        spec_version=1,
-        info=None,
-        branch_tips=refs.branches,
-        tag_targets=refs.tags,
-        deleted_tag_names=tuple(sorted(names.deleted_tags, key=str.encode)),
+    return _logged(
+        Repository(
+            storage=storage,
+            generation=_read_generation(storage, layout, refs.branches[branch], numbered),
+            layout=layout,
+            spec_version=1,
+            info=None,
+            branch_tips=refs.branches,
+            tag_targets=refs.tags,
+            deleted_tag_names=tuple(sorted(names.deleted_tags, key=str.encode)),
+        )
     )
 
 

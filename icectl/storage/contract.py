@@ -61,15 +61,13 @@ WHOLE_DIRECTORY = ListingShard()
 class Storage(ABC):
     """A repository's root on some storage."""
 
+    is_bucket_root = False
+    """Whether the root is a whole bucket; official clients create no repository there."""
+
     @property
     @abstractmethod
     def location(self) -> str:
         """The root as a user would write it, without secrets."""
-
-    @property
-    def is_bucket_root(self) -> bool:
-        """Whether the root is a whole bucket; official clients create no repository there."""
-        return False
 
     @abstractmethod
     def read(self, path: str) -> bytes:

@@ -67,6 +67,7 @@ class ObjectStore(Storage):
     def __init__(self, bucket: str, prefix: str) -> None:
         self._bucket = bucket
         self._prefix = prefix
+        self.is_bucket_root = not prefix
         self._conditional_writes = False
         self._connect_lock = threading.Lock()
         self._connected: tuple[int, Any] | None = None
@@ -123,10 +124,6 @@ class ObjectStore(Storage):
                 self._connected = (os.getpid(), self._connect())
             return self._connected[1]
 
-    @property
-    def is_bucket_root(self) -> bool:
-        return not self._prefix
-
     def _find_root(self) -> str:
         """What every key begins with."""
         return f"{self._prefix}/" if self._prefix else ""
@@ -137,8 +134,7 @@ class ObjectStore(Storage):
     def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         try:
             loop = self._filesystem.loop
-            # It may take requests, and work on the loop cannot wait for those.
-            self._find_root()
+            self._find_root()  # it may take requests, which work on the loop cannot wait for
         except BaseException:
             work.close()
             raise

@@ -7,11 +7,14 @@ files of the cloud's own libraries.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 
 from icectl.errors import UsageError
 from icectl.storage.contract import Storage
+
+logger = logging.getLogger(__name__)
 
 SCHEMES = ("file", "s3", "gs", "gcs", "memory")
 
@@ -31,7 +34,12 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
 def open_storage(location: str, options: Mapping[str, str] | None = None) -> Storage:
     """The storage at `location`; nothing is read or connected yet."""
-    options = options or {}
+    storage = _open_storage(location, options or {})
+    logger.info("storage: %s", storage.location)
+    return storage
+
+
+def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
     scheme, rest = split_location(location)
     _check_options(scheme, options)
     if scheme == "file":

@@ -12,6 +12,8 @@ repositories by a few names that every repository has, as is done here.
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from typing import Any
@@ -27,6 +29,8 @@ from icectl.storage.retry import (
     with_retries,
 )
 from icectl.storage.times import microseconds, microseconds_of_http_date
+
+logger = logging.getLogger(__name__)
 
 ANCHORS = ("repo", "refs/branch.main/ref.json", "refs/branch.main/ZZZZZZZZ.json")
 """One of them is in every repository: spec version 2, 1, and the alpha releases."""
@@ -133,10 +137,14 @@ class S3Storage(ObjectStore):
         return filesystem
 
     async def _call(self, method: str, **arguments: Any) -> Any:
+        began = time.monotonic()
         try:
             return await self._filesystem._call_s3(method, Bucket=self._bucket, **arguments)
         except Exception as error:
             raise _failure(error) from error
+        finally:
+            key = arguments.get("Key", arguments.get("Prefix", ""))
+            logger.debug("%s %s: %.0f ms", method, key, (time.monotonic() - began) * 1000)
 
     async def _get_object(self, key: str, span: tuple[int, int] | None) -> tuple[bytes, Version]:
         arguments = {"Range": f"bytes={span[0]}-{span[1] - 1}"} if span else {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -33,6 +34,8 @@ from icectl.repository.repository import Repository
 from icectl.repository.update import check_online, update_repo
 from icectl.storage.contract import Storage, Version
 
+logger = logging.getLogger(__name__)
+
 
 @dataclass(frozen=True, slots=True)
 class Expiration:
@@ -63,7 +66,9 @@ def plan_for(repository: Repository, policy: Policy) -> Expiration:
         dict(repository.branches()),
         dict(repository.tags()),
     )
-    return Expiration(history, plan_expiration(history, policy))
+    plan = plan_expiration(history, policy)
+    logger.info("plan: release %d of %d snapshots", len(plan.released), len(history.snapshots))
+    return Expiration(history, plan)
 
 
 def execute_expiration(repository: Repository, policy: Policy, planned: Expiration) -> Expiration:

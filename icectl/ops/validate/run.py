@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,8 @@ from icectl.storage.contract import Storage
 if TYPE_CHECKING:
     from icectl.ops.validate.engine import Engine
     from icectl.ops.validate.sampling import Sample
+
+logger = logging.getLogger(__name__)
 
 LOCAL = "local"
 
@@ -96,6 +99,7 @@ def _check_files(
 
     num_chunk_refs = sum(claim.num_chunk_refs for claim in metadata.claims.values())
     engine = (options.choose_engine or (lambda _: LocalEngine()))(num_chunk_refs)
+    logger.info("engine: %s, for %s chunk references", engine.name, f"{num_chunk_refs:,}")
     depths = Depths(
         repository,
         history,
