@@ -38,6 +38,11 @@ class RepositoryNotFoundError(IcectlError):
     kind = "repository_not_found"
     exit_code = 10
 
+    def __init__(self, message: str, *, hint: str | None = None, has_remains: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.has_remains = has_remains
+        """Whether files of a repository are there: then no other location is meant."""
+
 
 class ConflictError(IcectlError):
     """Somebody else changed the same thing, and the retries are used up."""

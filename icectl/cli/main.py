@@ -116,16 +116,17 @@ def _dispatch(arguments: list[str], environ: Mapping[str, str]) -> int:
 def _invoke(invocation: Invocation, environ: Mapping[str, str]) -> int:
     from icectl.cli.context import CommandContext
     from icectl.cli.locations import is_repository_directory, suggest_repository
+    from icectl.cli.logs import shown_logs
 
     context = CommandContext(invocation.command.name, invocation.common, environ)
     try:
-        with context.output:
+        with context.output, shown_logs(invocation.common.verbose, environ):
             return invocation.function.body(context, **invocation.arguments) or exit_codes.DONE
     except (RefNotFoundError, RepositoryNotFoundError) as error:
         import shlex
 
         named = context.options.repo or environ.get("ICECTL_REPO")
-        if named and isinstance(error, RepositoryNotFoundError):
+        if named and isinstance(error, RepositoryNotFoundError) and not error.has_remains:
             error.hint = suggest_repository(named, environ) or error.hint
         places = invocation.words() if invocation.function.repository else ()
         for value in filter(is_repository_directory, places):

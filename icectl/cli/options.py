@@ -89,7 +89,12 @@ OUTPUT_OPTIONS = (
     _flag("quiet", "--quiet", "-q", text="No progress and no notes."),
     Parameter(
         "verbose",
-        Option("--verbose", "-v", count=True, help="Say more on stderr; twice: tracebacks too."),
+        Option(
+            "--verbose",
+            "-v",
+            count=True,
+            help="Log on stderr what is done; twice: every request too.",
+        ),
         int,
         multiple=False,
         required=False,

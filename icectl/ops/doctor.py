@@ -183,7 +183,9 @@ def check_storage(
             check_newest(storage, repository.info)
     except RepositoryNotFoundError as error:
         detail = "nothing is there yet" if first is None else error.message
-        yield Check("repository", "warning", detail, "icectl init makes one")
+        hint = error.hint if error.has_remains else "icectl init makes one"
+        state: State = "failed" if error.has_remains else "warning"
+        yield Check("repository", state, detail, hint)
     except IcectlError as error:
         yield Check("repository", "failed", error.message, error.hint)
     else:

@@ -57,7 +57,7 @@ def render_log_graph(
 def format_changes(changes: ChangeCounts | None) -> str:
     """`1 new array, 20 updated chunks`."""
     if changes is None:
-        return "what it changed is not known: its transaction log cannot be read"
+        return "what it changed is not known: it has no readable transaction log"
     parts = []
     for field in fields(changes):
         count = getattr(changes, field.name)

@@ -68,6 +68,8 @@ class Storage(ABC):
     """There official clients write conditionally, unless the configuration turns it off."""
     deletes_per_request: int = 1
     """How many objects one request deletes."""
+    is_bucket_root = False
+    """Whether the root is a whole bucket; official clients create no repository there."""
 
     @property
     @abstractmethod

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import logging
 import os
 import stat
 import time
@@ -34,6 +35,8 @@ from icectl.storage.contract import (
     VersionedBytes,
 )
 from icectl.storage.paths import PRIVATE_PREFIX, check_path, check_prefix, join_path
+
+logger = logging.getLogger(__name__)
 
 LOCK_NAME = f"{PRIVATE_PREFIX}lock"
 # One name per directory is enough, since it is written under the lock only; and what a killed
@@ -63,6 +66,7 @@ class LocalStorage(Storage):
         return str(self._root)
 
     def read(self, path: str) -> bytes:
+        logger.debug("read %s", path)
         with self._failures(path, "read"), open(self._name(path), "rb", buffering=0) as file:  # noqa: PTH123
             return file.readall()
 
@@ -122,6 +126,7 @@ class LocalStorage(Storage):
         starts_with: str = "",
         shard: ListingShard = WHOLE_DIRECTORY,
     ) -> Iterator[ObjectInfo]:
+        logger.debug("list %s", prefix or ".")
         top = check_prefix(prefix)
         name_start = len(top) + 1 if top else 0
         for directory, entries in self._walk(top):

@@ -74,6 +74,7 @@ class ObjectStore(Storage):
     def __init__(self, bucket: str, prefix: str) -> None:
         self._bucket = bucket
         self._prefix = prefix
+        self.is_bucket_root = not prefix
         self._conditional_writes = False
         self._connect_lock = threading.Lock()
         self._connected: tuple[int, Any] | None = None
@@ -132,12 +133,17 @@ class ObjectStore(Storage):
                 self._connected = (os.getpid(), self._connect())
             return self._connected[1]
 
+    def _find_root(self) -> str:
+        """What every key begins with."""
+        return f"{self._prefix}/" if self._prefix else ""
+
     def _key(self, path: str) -> str:
-        return join_path(self._prefix, check_path(path))
+        return self._find_root() + check_path(path)
 
     def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         try:
             loop = self._filesystem.loop
+            self._find_root()  # it may take requests, which work on the loop cannot wait for
         except BaseException:
             work.close()
             raise
@@ -213,7 +219,7 @@ class ObjectStore(Storage):
         shard: ListingShard = WHOLE_DIRECTORY,
     ) -> Iterator[ObjectInfo]:
         directory = self._directory(prefix)
-        root = len(self._prefix) + 1 if self._prefix else 0
+        root = len(self._find_root())
         bounds = (
             directory + shard.after if shard.after else "",
             None if shard.through is None else directory + shard.through,
@@ -228,11 +234,11 @@ class ObjectStore(Storage):
     def list_directories(self, prefix: str) -> Iterator[str]:
         directory = self._directory(prefix)
         for page in self._pages(directory, ("", None), flat=True):
-            yield from (name[len(directory) :].rstrip("/") for name in page.directories)
+            names = (name[len(directory) :].rstrip("/") for name in page.directories)
+            yield from filter(None, names)  # keys that begin with `/` have an empty name
 
     def _directory(self, prefix: str) -> str:
-        directory = join_path(self._prefix, check_prefix(prefix)).rstrip("/")
-        return f"{directory}/" if directory else ""
+        return self._find_root() + (f"{check_prefix(prefix)}/" if prefix else "")
 
     def _pages(
         self, beginning: str, bounds: tuple[str, str | None], *, flat: bool

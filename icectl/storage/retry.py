@@ -7,11 +7,14 @@ backoff. A refusal (no permission, not there, condition not met) is final at onc
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
+
+logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -72,6 +75,8 @@ async def with_retries(attempt: Callable[[], Awaitable[Result]]) -> Result:
             too_long = failure.unreachable and elapsed + delay > UNREACHABLE_BUDGET
             if tries == ATTEMPTS or too_long or not failure.retryable:
                 raise
+            reason = failure.code if failure.status is None else f"{failure.status} {failure.code}"
+            logger.info("attempt %d failed (%s), next in %.1f s", tries, reason, delay)
         await asyncio.sleep(delay)
         tries += 1
 

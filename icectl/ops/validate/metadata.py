@@ -148,6 +148,8 @@ class _Walk:
         after = NodeTable.of(snapshot) if snapshot is not None else None
         if self.repository.is_writable:
             self._check_log(snapshot_id, log_data, before, after)
+        elif log_data is not None:
+            self._check_legacy_log(snapshot_id)
         if after is not None and self.waiting[snapshot_id]:
             self.tables[snapshot_id] = after
         if parent_id is not None and parent_id in self.waiting:
@@ -207,6 +209,17 @@ class _Walk:
                 for ref in node.node_data.manifests:
                     use = ArrayUse(node.id, node.path, ref.extents)
                     found.uses.setdefault(ref.object_id, set()).add(use)
+
+    def _check_legacy_log(self, snapshot_id: SnapshotId) -> None:
+        """Whether it can be read; one that is missing may never have been written."""
+        self.found.logs.add(snapshot_id)
+        self.found.num_logs += 1
+        try:
+            self.repository.read_transaction_log(snapshot_id)
+        except UNREADABLE as error:
+            path = ObjectKind.TRANSACTION_LOG.path(snapshot_id)
+            problem = unreadable(metadata_rules.LOG_UNREADABLE, path, error)
+            self.report.add(problem, (snapshot_id,))
 
     def _check_log(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ from icectl.ops.validate.refs import check_refs
 from icectl.ops.validate.result import CheckedCounts, ValidateResult, build_result
 from icectl.ops.validate.rule import Level, Severity
 from icectl.records import dataclass, replace
+from icectl.repository.lost_repo import describe_backups
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
@@ -20,6 +22,8 @@ from icectl.storage.contract import Storage
 if TYPE_CHECKING:
     from icectl.ops.validate.engine import Engine
     from icectl.ops.validate.sampling import Sample
+
+logger = logging.getLogger(__name__)
 
 LOCAL = "local"
 
@@ -54,6 +58,8 @@ def validate(
     notes: list[str] = []
     if repository is None:
         notes.append("nothing behind the refs was looked at, since they cannot be read")
+        if (backups := describe_backups(storage)) is not None:
+            notes.append(backups)
     else:
         history = read_history(repository, options.refs)
         if options.level >= Level.METADATA or options.open_source is not None:
@@ -93,6 +99,7 @@ def _check_files(
 
     num_chunk_refs = sum(claim.num_chunk_refs for claim in metadata.claims.values())
     engine = (options.choose_engine or (lambda _: LocalEngine()))(num_chunk_refs)
+    logger.info("engine: %s, for %s chunk references", engine.name, f"{num_chunk_refs:,}")
     depths = Depths(
         repository,
         history,
