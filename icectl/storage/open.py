@@ -16,7 +16,7 @@ from icectl.storage.contract import Storage
 SCHEMES = ("file", "s3", "gs", "gcs", "memory")
 
 STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "file": (),
+    "file": ("follow_links",),
     "memory": (),
     "s3": ("endpoint_url", "region", "profile", "anonymous", "force_path_style"),
     "gs": ("endpoint_url", "anonymous", "credentials_file"),
@@ -34,7 +34,7 @@ def open_storage(location: str, options: Mapping[str, str] | None = None) -> Sto
     if scheme == "file":
         from icectl.storage.local import LocalStorage
 
-        return LocalStorage(rest)
+        return LocalStorage(rest, follow_links=_flag("follow_links", options))
     if scheme == "memory":
         from icectl.storage.memory import MemoryStorage
 
