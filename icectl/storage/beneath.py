@@ -96,7 +96,7 @@ class Beneath:
         """Of a regular file or a directory."""
         parent, _, name = path.rpartition("/")
         if self.follow_links or not parent:
-            found = os.stat(f"{self.root}/{path}", follow_symlinks=self.follow_links)
+            found = os.stat(f"{self.root}/{path}", follow_symlinks=self.follow_links)  # noqa: PTH116
         else:
             directory = self.open_directory(parent)
             try:

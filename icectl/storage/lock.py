@@ -60,34 +60,38 @@ def _share(lock: int, root: os.stat_result) -> None:
 
 
 def _open_existing(root: int, location: str) -> int:
-    import shlex
-
-    path = f"{location}/{LOCK_NAME}"
-    unusable = StorageError(
-        f"{path} is not a regular file; nothing was written",
-        hint=f"remove it when no icectl is at work there: rm {shlex.quote(path)}",
-    )
     try:
         lock = os.open(LOCK_NAME, FLAGS, dir_fd=root)
     except PermissionError:
         raise StorageError(
-            f"{path} cannot be opened: permission denied; nothing was written",
-            hint="check its owner and its mode",
+            f"{location}/{LOCK_NAME} cannot be opened: permission denied; nothing was written",
+            hint="let its owner remove it when no icectl is at work there; the next writer makes it",
         ) from None
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
-            raise unusable from None
+            raise _not_a_file(location) from None
         raise
     found = os.fstat(lock)
     if not stat.S_ISREG(found.st_mode):
         os.close(lock)
-        raise unusable
+        raise _not_a_file(location)
     # Earlier versions made it readable by all. A file with two names may be another's.
     mode = stat.S_IMODE(found.st_mode)
     closed = mode & _mode_of_writers(os.fstat(root).st_mode)
     if closed != mode and found.st_nlink == 1 and found.st_uid == os.geteuid():
         os.fchmod(lock, closed)
     return lock
+
+
+def _not_a_file(location: str) -> StorageError:
+    import shlex
+
+    path = f"{location}/{LOCK_NAME}"
+    return StorageError(
+        f"{path} is not a regular file; nothing was written",
+        hint="move it away when no icectl is at work there: "
+        f"mv {shlex.quote(path)} {shlex.quote(path + '.old')}",
+    )
 
 
 def _mode_of_writers(directory: int) -> int:

@@ -183,5 +183,3 @@ def test_many_reads_from_a_slow_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     there = {path: data for path, data in found if isinstance(data, bytes)}
     assert there == {path: path.encode() for path in paths[::2]}
     assert all(isinstance(d, ObjectNotFoundError) for p, d in found if p not in there)
-
-

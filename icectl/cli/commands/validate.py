@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from icectl.ops.validate.engine import Engine
     from icectl.ops.validate.rule import Level, Rule
     from icectl.ops.validate.sampling import Sample
+    from icectl.storage.contract import Storage
 
 EXAMPLES = {
     "validate": (
@@ -195,7 +197,7 @@ def validate(
         decode=decode,
         sample=_parse_sample(sample, level, decode),
         now=context.now(),
-        open_source=context.open_storage if virtual else None,
+        open_source=partial(_open_source, context) if virtual else None,
         choose_engine=choose,
     )
     watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit))
@@ -219,6 +221,15 @@ def validate(
     else:
         context.emit(result, render_validation, paged=True)
     return exit_codes.DONE if result.ok else exit_codes.FINDINGS
+
+
+def _open_source(context: CommandContext, root: str) -> Storage:
+    """Links below the root of a repository are not followed; on the way to a source they are."""
+    from icectl.storage.local import LocalStorage
+    from icectl.storage.open import split_location
+
+    scheme, path = split_location(root)
+    return LocalStorage(path, follow_links=True) if scheme == "file" else context.open_storage(root)
 
 
 def _parse_sample(sample: str | None, level: str, decode: bool) -> Sample | None:
