@@ -65,7 +65,7 @@ def _open_existing(root: int, location: str) -> int:
     except PermissionError:
         raise StorageError(
             f"{location}/{LOCK_NAME} cannot be opened: permission denied; nothing was written",
-            hint="let its owner remove it when no icectl is at work there; the next writer makes it",
+            hint="let its owner remove it while no icectl is running; the next writer creates it",
         ) from None
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
@@ -89,7 +89,7 @@ def _not_a_file(location: str) -> StorageError:
     path = f"{location}/{LOCK_NAME}"
     return StorageError(
         f"{path} is not a regular file; nothing was written",
-        hint="move it away when no icectl is at work there: "
+        hint="move it away while no icectl is running: "
         f"mv {shlex.quote(path)} {shlex.quote(path + '.old')}",
     )
 
