@@ -78,10 +78,15 @@ class CommandContext:
 
     def open_source(self, location: str) -> Storage:
         """The storage of files that no repository names, such as those of virtual chunks."""
+        from icectl.storage.local import LocalStorage
         from icectl.storage.open import open_storage, split_location
 
+        scheme, path = split_location(location)
+        if scheme == "file":
+            # Links are not followed below the root of a repository; on the way to a source they are.
+            return LocalStorage(path, follow_links=True)
         options = dict(self._find(location).storage_options)
-        if split_location(location)[0] == "s3":
+        if scheme == "s3":
             options["legacy_rooted_keys"] = "false"
         return open_storage(location, options)
 

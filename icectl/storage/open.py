@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 SCHEMES = ("file", "s3", "gs", "gcs", "memory")
 
 STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "file": (),
+    "file": ("follow_links",),
     "memory": (),
     "s3": (
         *("endpoint_url", "region", "profile", "anonymous", "force_path_style"),
@@ -45,7 +45,7 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
     if scheme == "file":
         from icectl.storage.local import LocalStorage
 
-        return LocalStorage(rest)
+        return LocalStorage(rest, follow_links=_flag("follow_links", options))
     if scheme == "memory":
         from icectl.storage.memory import MemoryStorage
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -96,7 +97,7 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
         return file, context.open_storage(directory).read(name)
     if context.options.repo is None and (_exists(file) or looks_like_location(file)):
         try:
-            return file, Path(file).read_bytes()
+            return file, _read_local(Path(file))
         except OSError as error:
             hint = f"icectl log -r {file}" if is_repository_directory(file) else None
             raise UsageError(f"{file} cannot be read: {error.strerror}", hint=hint) from None
@@ -109,6 +110,20 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
             f"there is no file {file}, and no repository to look it up in", hint=error.hint
         ) from None
     return read_named_file(repository, file)
+
+
+def _read_local(path: Path) -> bytes:
+    """What the user names is followed through links and read from a pipe, too."""
+    if path.is_fifo():
+        return path.read_bytes()
+    from icectl.storage.beneath import Beneath
+
+    place = Beneath(str(path.parent), follow_links=True)
+    file, status = place.open_file_at(path.name)
+    try:
+        return place.read_whole(file, status, path.name)
+    finally:
+        os.close(file)
 
 
 def _exists(file: str) -> bool:
