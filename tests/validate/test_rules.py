@@ -11,11 +11,13 @@ from typing import Any
 
 import pytest
 
+from icectl.errors import FormatError
 from icectl.format.schema import SNAPSHOT
 from icectl.model.ids import ChunkId, ManifestId, NodeId, SnapshotId
 from icectl.model.repo import RepoStatus
 from icectl.model.snapshot import ChunkIndexRange, ManifestRef
 from icectl.model.transaction_log import MoveOperation
+from icectl.ops.validate.history import History
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.rules import RULES
 from icectl.ops.validate.run import ValidateOptions, validate
@@ -262,6 +264,15 @@ def component_order(p: Patient) -> None:
 damage("ICE0001", spec_version=1)(
     lambda p: (p.where / "refs" / "tag.kept" / "ref.json").write_bytes(b'{"snapshot":')
 )
+
+
+@damage("ICE0006", spec_version=1)
+def loop_v1(p: Patient) -> None:
+    p.snapshot(
+        lambda raw: raw._replace(parent_id=SnapshotId.parse(p.tip)), snapshot_id=p.history[-2]
+    )
+
+
 damage("ICE0104", spec_version=1)(lambda p: p.snapshot(lambda raw: raw._replace(parent_id=None)))
 damage("ICE0105", spec_version=1)(
     lambda p: p.snapshot(lambda raw: raw._replace(manifest_files_v2=raw.manifest_files))
@@ -472,3 +483,31 @@ def test_damage_is_found_in_v1(code: str, whole_v1: Path, tmp_path: Path) -> Non
     where = copied_with_source(whole_v1, tmp_path / "repo")
     DAMAGES_V1[code](Patient(where))
     assert code in codes(where)
+
+
+@pytest.mark.parametrize("entry", [-1, -2])
+def test_every_snapshot_of_a_cycle_is_checked(entry: int, whole_v1: Path, tmp_path: Path) -> None:
+    where = copied_with_source(whole_v1, tmp_path / "repo")
+    patient = Patient(where)
+    in_cycle = patient.history if entry == -1 else patient.history[:-1]
+    patient.snapshot(
+        lambda raw: raw._replace(parent_id=SnapshotId.parse(patient.tip)), patient.history[entry]
+    )
+    manifests = list((where / "manifests").iterdir())
+    for path in manifests:
+        path.write_bytes(b"overwritten")
+    settings = ValidateOptions(level=Level.MANIFESTS)
+    result, _ = validate(LocalStorage(where), settings)
+    assert not result.ok
+    assert result.checked.snapshots == len(in_cycle)
+    found = {finding.code: finding for finding in result.findings}
+    assert found["ICE0006"].severity == "error"
+    assert result.by_code["ICE0302"] == len(manifests)
+
+
+def test_a_snapshot_that_was_not_visited_fails_the_run(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(History, "parents_first", lambda self: iter(()))
+    with pytest.raises(FormatError, match="not checked"):
+        validate(LocalStorage(whole), ValidateOptions())

@@ -32,15 +32,40 @@ class History:
             next_id = self.parents[next_id]
 
     def parents_first(self) -> Iterator[SnapshotId]:
-        """Each snapshot after its parent, one line of descent after the other."""
-        children: dict[SnapshotId | None, list[SnapshotId]] = defaultdict(list)
+        """Each snapshot once, after its parent, one line of descent after the other.
+
+        A cycle has no first snapshot; it is entered at the first one that was found.
+        """
+        children: dict[SnapshotId, list[SnapshotId]] = defaultdict(list)
+        roots = []
         for snapshot_id, parent in self.parents.items():
-            children[parent if parent in self.parents else None].append(snapshot_id)
-        pending = children[None][::-1]
-        while pending:
-            snapshot_id = pending.pop()
-            yield snapshot_id
-            pending += children.get(snapshot_id, ())
+            if parent is not None and parent in self.parents:
+                children[parent].append(snapshot_id)
+            else:
+                roots.append(snapshot_id)
+        on_cycles = (cycle[0] for cycle in self.cycles())
+        seen: set[SnapshotId] = set()
+        for start in (*roots, *on_cycles):
+            pending = [start]
+            while pending:
+                snapshot_id = pending.pop()
+                if snapshot_id not in seen:
+                    seen.add(snapshot_id)
+                    yield snapshot_id
+                    pending += children.get(snapshot_id, ())
+
+    def cycles(self) -> Iterator[list[SnapshotId]]:
+        """The snapshots of each cycle of the ancestry, from child to parent."""
+        done: set[SnapshotId] = set()
+        for start in self.parents:
+            walk: dict[SnapshotId, int] = {}
+            next_id: SnapshotId | None = start
+            while next_id in self.parents and next_id not in done and next_id not in walk:
+                walk[next_id] = len(walk)
+                next_id = self.parents[next_id]
+            if next_id in walk:
+                yield list(walk)[walk[next_id] :]
+            done.update(walk)
 
     def num_children(self) -> dict[SnapshotId, int]:
         counts = dict.fromkeys(self.parents, 0)

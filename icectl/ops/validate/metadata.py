@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from icectl.errors import ObjectNotFoundError
+from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange, NodeSnapshot, Snapshot
 from icectl.model.transaction_log import TransactionLog
@@ -109,10 +109,14 @@ class _Walk:
 
     def run(self, watch: Watch) -> Metadata:
         order = self.history.parents_first()
+        left = set(self.history.parents)
         with watch.phase("reading snapshots", len(self.history.parents)) as counter:
             for snapshot_id, (data, log_data) in read_ahead(self._read, order):
                 self._check(snapshot_id, data, log_data)
+                left.remove(snapshot_id)
                 counter.advance()
+        if left:  # whatever the reason: a check that skipped something must not pass
+            raise FormatError(f"{len(left)} snapshots were not checked, such as {min(left)}")
         self._check_manifest_files()
         if self.decode:
             self._ask_to_decode_inline()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from icectl.errors import (
     FormatError,
     ObjectNotFoundError,
@@ -15,6 +17,7 @@ from icectl.model.ids import SnapshotId
 from icectl.model.repo import RepoInfo
 from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step
+from icectl.ops.validate.history import History
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
 from icectl.repository.backups import check_newest
 from icectl.repository.edits import DEFAULT_BRANCH
@@ -177,3 +180,13 @@ def _without_refs(
     if not branches and not tags:
         return None
     return Repository(storage, Generation.V1, STANDARD, 1, None, branches, tags, ())
+
+
+def check_ancestry(repository: Repository, history: History) -> Iterator[Problem]:
+    """Cycles in the parents that snapshot files name; those of the repo file are found there."""
+    if repository.info is not None:
+        return
+    for cycle in history.cycles():
+        path = repository.layout.snapshot(cycle[-1])
+        detail = f"its parent {cycle[0]} descends from it"
+        yield Problem(rules.ANCESTRY_LOOP, path, detail)
