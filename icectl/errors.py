@@ -88,6 +88,20 @@ class FormatError(IcectlError):
         self.args = (self.message,)
 
 
+class LimitExceededError(FormatError):
+    """A file asks for more memory or time than its size justifies; `limits` has the limits."""
+
+    kind = "limit_exceeded"
+
+    def __init__(self, limit: str, message: str, *, offset: int | None = None) -> None:
+        super().__init__(
+            f"{message} (the limit {limit} of icectl)",
+            offset=offset,
+            hint="no known writer makes such a file; if yours did, please report it",
+        )
+        self.limit = limit
+
+
 class StorageError(IcectlError):
     """The storage refused, failed or did not answer."""
 

@@ -10,8 +10,8 @@ import enum
 import threading
 from typing import TYPE_CHECKING
 
-from icectl import __version__
-from icectl.errors import FormatError, UnsupportedError
+from icectl import __version__, limits
+from icectl.errors import FormatError, LimitExceededError, UnsupportedError
 from icectl.records import dataclass
 
 if TYPE_CHECKING:
@@ -26,15 +26,10 @@ LEVEL = 3
 IDENTIFIER = b"Ichk"
 IMPLEMENTATION = f"icectl-{__version__}"
 
-# A flatbuffer cannot be larger, its offsets are signed 32-bit numbers.
-MAX_PAYLOAD = 2**31 - 1
-# Real metadata compresses up to a few hundred times; a bomb claims more.
-MAX_RATIO = 2_000
-ALWAYS_ALLOWED_PAYLOAD = 64 * 2**20
 USUAL_RATIO = 32
 SMALL_PAYLOAD = 2**16
 # So much compressed input at once that even a bomb cannot unfold to much more than the limit.
-_SLICE = 4096
+_SLICE = 512
 
 _own = threading.local()
 
@@ -71,6 +66,8 @@ class Envelope:
     header: Header | None
     payload: bytes | bytearray
     """Decompressed."""
+    file_size: int = 0
+    """As it is stored."""
 
 
 def decode_header(data: bytes) -> tuple[Header, int] | None:
@@ -122,7 +119,7 @@ def decode_envelope(data: bytes) -> Envelope:
         # Positional msgpack begins with a small array or map.
         if not data or not 0x80 <= data[0] <= 0x9F:
             raise FormatError("this is no Icechunk metadata file", offset=0)
-        return Envelope(Generation.ALPHA_RAW, None, data)
+        return Envelope(Generation.ALPHA_RAW, None, data, len(data))
     header, size = found
     payload: bytes | bytearray
     payload = decompress(data, size) if header.compression else data[size:]
@@ -131,10 +128,13 @@ def decode_envelope(data: bytes) -> Envelope:
     if payload[4:8] == IDENTIFIER:
         generation = Generation.V2 if header.spec_version == 2 else Generation.V1
     elif header.spec_version == 1 and 0x80 <= payload[0] <= 0x9F:
+        from icectl.format.legacy.payload import check_elements
+
         generation = Generation.ALPHA_BINARY
+        check_elements(payload, len(data))
     else:
         raise FormatError("the payload is neither flatbuffers nor msgpack", offset=0)
-    return Envelope(generation, header, payload)
+    return Envelope(generation, header, payload, len(data))
 
 
 def decode_flatbuffers_envelope(data: bytes, file_type: FileType) -> Envelope:
@@ -188,7 +188,8 @@ def _decompressor() -> zstandard.ZstdDecompressor:
 
 
 def _limit(compressed: int) -> int:
-    return min(MAX_PAYLOAD, max(ALWAYS_ALLOWED_PAYLOAD, MAX_RATIO * compressed))
+    most = max(limits.PAYLOAD_BYTES_ALWAYS, limits.PAYLOAD_RATIO * compressed)
+    return min(limits.PAYLOAD_BYTES, most)
 
 
 def decompress_what_there_is(data: bytes, start: int) -> tuple[bytearray, FormatError | None]:
@@ -210,8 +211,10 @@ def decompress_what_there_is(data: bytes, start: int) -> tuple[bytearray, Format
         except (zstandard.ZstdError, MemoryError) as error:
             return payload, FormatError(f"zstd: {error}", offset=position)
         if len(payload) > limit:
-            return payload, FormatError(
-                f"{len(data) - start} bytes unfold to more than {limit}", offset=position
+            return payload, LimitExceededError(
+                "PAYLOAD_RATIO",
+                f"{len(data) - start:,} bytes unfold to more than {limit:,}",
+                offset=position,
             )
     if not stream.eof:
         return payload, FormatError("the zstd frame is cut off", offset=len(data))

@@ -124,7 +124,7 @@ def _inspect_with_header(data: bytes) -> Inspection:
             return Inspection(None, header, len(data), payload, kind, {}, tuple(problems))
     kind, table = _TABLES[FileType(header.file_type)]
     generation = Generation.V2 if header.spec_version == 2 else Generation.V1
-    reader = Reader(payload, problems)
+    reader = Reader(payload, problems, file_size=len(data))
     try:
         content = reader.read_root(table)
     except FormatError as error:
