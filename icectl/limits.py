@@ -29,7 +29,7 @@ PAYLOAD_RATIO: Final = 2_000
 """... so many bytes for each stored byte."""
 
 TABLES_ALWAYS: Final = 16 * KIB
-TABLES_PER_BYTE: Final = 4
+TABLES_PER_BYTE: Final = 2
 """Tables of a flatbuffer that become one object each, for each stored byte of the file."""
 ELEMENTS_ALWAYS: Final = 256 * KIB
 ELEMENTS_PER_BYTE: Final = 16

@@ -201,7 +201,7 @@ def many_small_vtables(p: Patient) -> None:
 
 @hostile
 def one_node_many_times(p: Patient) -> None:
-    write_snapshot(p, snapshot_payload(p.tip, node_record(), 1, 4_000_000))
+    write_snapshot(p, snapshot_payload(p.tip, node_record(), 1, 1_000_000))
 
 
 @hostile
@@ -303,6 +303,7 @@ def write_manifest(p: Patient, path: str, arrays: list[tuple[NodeId, ChunkRefs]]
             ),
             snapshot_id,
         )
+    (p.where / "manifests" / name).touch()
 
 
 @hostile
@@ -330,8 +331,7 @@ def compressed_locations_of_unknown_size(p: Patient) -> None:
 
 @hostile
 def millions_of_dimensions(p: Patient) -> None:
-    refs = references(1, 15_000_000, RefKind.NATIVE, [])
-    write_manifest(p, "/g/native", [(p.find("/g/native").id, refs)])
+    p.manifest("/g/native", lambda refs: setattr(refs[0], "index", (0,) * 15_000_000))
 
 
 @hostile

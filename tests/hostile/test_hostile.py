@@ -14,7 +14,7 @@ from tests.validate.damage import Patient, build, copied_with_source
 
 COMMANDS = (
     ("validate", "--level", "data", "--decode", "--json"),
-    ("gc", "--dry-run", "--json"),
+    ("gc", "--older-than", "1d", "--dry-run", "--json"),
     ("stats", "--json"),
     ("ls", "--json"),
     ("log", "--json"),
