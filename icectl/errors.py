@@ -119,6 +119,13 @@ class ObjectNotFoundError(StorageError):
         self.path = path
 
 
+class ObjectTooLargeError(StorageError):
+    """An object is larger than any that is read as a whole."""
+
+    kind = "limit_exceeded"
+    exit_code = 13
+
+
 class PreconditionFailedError(StorageError):
     """A conditional put lost: the object is not in the state the caller named."""
 

@@ -18,8 +18,8 @@ from icectl.errors import LimitExceededError
 KIB: Final = 2**10
 MIB: Final = 2**20
 
-FILE_BYTES: Final = 2**31
-"""Of a metadata file as it is stored. What it unfolds to cannot be larger either."""
+FILE_BYTES: Final = 2**30
+"""Of a metadata file as it is stored."""
 
 PAYLOAD_BYTES: Final = 2**31 - 1
 """Of a decompressed payload: a flatbuffer cannot be larger, its offsets have 31 bits."""

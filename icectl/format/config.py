@@ -138,7 +138,7 @@ def _loader() -> type[yaml.SafeLoader]:
     # The parser in C is ten times as fast; PyYAML can be built without it.
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-    class Loader(base):  # type: ignore[misc]
+    class Loader(base):
         yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:

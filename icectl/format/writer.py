@@ -11,8 +11,8 @@ from typing import Any
 
 from icectl.errors import UnsupportedError
 from icectl.format.envelope import IDENTIFIER
-from icectl.limits import PAYLOAD_BYTES
 from icectl.format.reader import Kind, Table
+from icectl.limits import PAYLOAD_BYTES
 from icectl.model.values import UnknownField
 
 _U32 = struct.Struct("<I")

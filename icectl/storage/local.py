@@ -33,7 +33,7 @@ from icectl.storage.contract import (
     Version,
     VersionedBytes,
 )
-from icectl.storage.paths import PRIVATE_PREFIX, check_path, check_prefix, join_path
+from icectl.storage.paths import PRIVATE_PREFIX, check_path, check_prefix, check_size, join_path
 
 LOCK_NAME = f"{PRIVATE_PREFIX}lock"
 # One name per directory is enough, since it is written under the lock only; and what a killed
@@ -64,6 +64,7 @@ class LocalStorage(Storage):
 
     def read(self, path: str) -> bytes:
         with self._failures(path, "read"), open(self._name(path), "rb", buffering=0) as file:  # noqa: PTH123
+            check_size(path, os.fstat(file.fileno()).st_size)
             return file.readall()
 
     def read_versioned(self, path: str) -> VersionedBytes:
@@ -72,6 +73,9 @@ class LocalStorage(Storage):
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         with self._failures(path, "read"), self._file(path).open("rb", buffering=0) as file:
+            # Before memory is taken for what a reference claims.
+            if offset + length > os.fstat(file.fileno()).st_size:
+                raise StorageError(f"{path} ends before byte {offset + length}")
             file.seek(offset)
             data = bytearray()
             while len(data) < length and (part := file.read(length - len(data))):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from icectl.errors import StorageError
+from icectl import limits
+from icectl.errors import ObjectTooLargeError, StorageError
 
 PRIVATE_PREFIX = ".icectl-"
 """Names that begin so are icectl's lock, temporary and probe files: no listing shows them.
@@ -23,6 +24,15 @@ def check_path(path: str) -> str:
     if "\0" in path or not _NO_NAMES.isdisjoint(path.split("/")):
         raise StorageError(f"{path!r} is not the path of an object inside a repository")
     return path
+
+
+def check_size(path: str, size: int) -> None:
+    """`ObjectTooLargeError` for an object that is not to be read as a whole."""
+    if size > limits.FILE_BYTES:
+        raise ObjectTooLargeError(
+            f"{path} has {size:,} bytes, more than {limits.FILE_BYTES:,} (the limit FILE_BYTES "
+            "of icectl)"
+        )
 
 
 def check_prefix(prefix: str) -> str:

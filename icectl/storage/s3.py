@@ -14,6 +14,7 @@ from typing import Any
 from icectl.errors import StorageError
 from icectl.storage.contract import Version
 from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
+from icectl.storage.paths import check_size
 from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure, reason_of
 from icectl.storage.times import microseconds, microseconds_of_http_date
 
@@ -87,7 +88,11 @@ class S3Storage(ObjectStore):
         response = await self._call("get_object", Key=key, **arguments)
         try:
             async with response["Body"] as body:
+                if span is None:
+                    check_size(key, response["ContentLength"])
                 data: bytes = await body.read()
+        except StorageError:
+            raise
         except Exception as error:
             raise _failure(error) from error
         return data, Version(response["ETag"])

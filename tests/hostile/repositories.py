@@ -66,7 +66,7 @@ def sparse_repo(p: Patient) -> None:
 def endless_payload(p: Patient) -> None:
     """A frame that unfolds to gigabytes."""
     header = (p.where / "repo").read_bytes()[:39]
-    (p.where / "repo").write_bytes(header + zeros_frame(6 * 2**30))
+    (p.where / "repo").write_bytes(header + zeros_frame(2 * 2**30))
 
 
 @hostile
@@ -83,7 +83,7 @@ def many_pruned_logs(p: Patient) -> None:
 @hostile
 def large_values(p: Patient) -> None:
     """Values of the repository and of its commits that are long lists of empty lists."""
-    value = MetadataItem("x", empty_lists(32 * MIB))
+    value = MetadataItem("x", empty_lists(8 * MIB))
     p.repo(
         lambda raw: raw._replace(
             metadata=(value,),
@@ -409,7 +409,7 @@ def gzip_chunk_bomb(p: Patient) -> None:
 @hostile
 def blosc_chunk_bomb(p: Patient) -> None:
     configuration = {
-        **{"cname": "zstd", "clevel": 1, "shuffle": "noshuffle", "typesize": 8, "blocksize": 0}
+        "cname": "zstd", "clevel": 1, "shuffle": "noshuffle", "typesize": 8, "blocksize": 0
     }
     codecs(p, "/g/native", _BYTES, {"name": "blosc", "configuration": configuration})
     import numcodecs

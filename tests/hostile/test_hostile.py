@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
@@ -62,4 +61,6 @@ def run_all(name: str, where: Path, home: Path) -> None:
 
 
 def run(*arguments: str, where: Path, home: Path) -> Measured:
-    return run_measured(*arguments, *(() if "inspect-file" in arguments else ("-r", str(where))), home=home)
+    return run_measured(
+        *arguments, *(() if "inspect-file" in arguments else ("-r", str(where))), home=home
+    )

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta, timezone
 from typing import TypeVar
 
 from icectl import limits
-from icectl.errors import FormatError
+from icectl.errors import FormatError, LimitExceededError
 from icectl.format.values import require_plain
 from icectl.model.ids import NodeId, ObjectId
 
@@ -71,6 +71,8 @@ def check_elements(payload: bytes | bytearray, file_size: int) -> None:
         raise
     except Exception as error:
         cause = str(error) or type(error).__name__
+        if "exceeds max_" in cause:
+            raise LimitExceededError("ELEMENTS_PER_BYTE", f"MessagePack: {cause}") from error
         raise FormatError(f"the MessagePack payload is damaged: {cause}", offset=0) from error
 
 

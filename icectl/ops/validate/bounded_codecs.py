@@ -73,7 +73,9 @@ def _install(shared: Budget) -> None:
         zarr.config.set({f"codecs.{name}": f"{bounded.__module__}.{bounded.__qualname__}"})
 
 
-def _bounded(codec: Any, check: Callable[[Budget, bytes, Any], bytes | None], shared: Budget) -> Any:
+def _bounded(
+    codec: Any, check: Callable[[Budget, bytes, Any], bytes | None], shared: Budget
+) -> Any:
     def decode(self: Any, data: Any, spec: Any) -> Any:
         decoded = check(shared, data.to_bytes(), spec)
         return None if decoded is None else spec.prototype.buffer.from_bytes(decoded)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from icectl.errors import (
     FormatError,
     ObjectNotFoundError,
+    ObjectTooLargeError,
     RepositoryNotFoundError,
     StorageError,
 )
@@ -38,6 +39,9 @@ def check_refs(storage: Storage, report: Report) -> Repository | None:
         data = storage.read(REPO_PATH)
     except ObjectNotFoundError:
         return _check_ref_files(storage, report)
+    except ObjectTooLargeError as error:
+        report.add(unreadable(rules.REPO_UNREADABLE, REPO_PATH, error))
+        return None
     info, problems = check_repo(data)
     report.extend(problems)
     if info is None:
@@ -144,7 +148,7 @@ def _check_config_file(storage: Storage, report: Report) -> None:
         decode_config_yaml(storage.read(CONFIG_PATH))
     except ObjectNotFoundError:
         pass
-    except FormatError as error:
+    except UNREADABLE as error:
         report.add(unreadable(rules.REPO_VALUE, CONFIG_PATH, error))
 
 
@@ -156,6 +160,9 @@ def _read_ref_files(storage: Storage) -> tuple[Repository | None, list[Problem]]
     problems = [Problem(rules.REF_FOREIGN, path, "it is no ref") for path in names.unknown]
     targets: dict[str, SnapshotId] = {}
     for path, data in storage.read_many([*names.branches.values(), *names.tags.values()]):
+        if isinstance(data, ObjectTooLargeError):
+            problems.append(unreadable(rules.REPO_UNREADABLE, path, data))
+            continue
         if isinstance(data, StorageError):
             raise data
         try:
