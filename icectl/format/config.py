@@ -138,7 +138,7 @@ def _loader() -> type[yaml.SafeLoader]:
     # The parser in C is ten times as fast; PyYAML can be built without it.
     base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-    class Loader(base):
+    class Loader(base):  # type: ignore[misc]
         yaml_implicit_resolvers: dict[Any, Any] = {}  # noqa: RUF012
 
         def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
@@ -158,10 +158,8 @@ def _loader() -> type[yaml.SafeLoader]:
                 return Variant({tag: self.construct_mapping(node, deep=True)})
             if isinstance(node, yaml.SequenceNode):
                 return Variant({tag: self.construct_sequence(node, deep=True)})
-            plain = node.style is None
-            resolved = self.resolve(  # type: ignore[no-untyped-call]
-                yaml.ScalarNode, node.value, (plain, not plain)
-            )
+            plain = not node.style  # None or "", as the parser has it
+            resolved = self.resolve(yaml.ScalarNode, node.value, (plain, not plain))
             scalar = yaml.ScalarNode(resolved, node.value, node.start_mark, node.end_mark)
             return Variant({tag: self.construct_object(scalar, deep=True)})
 

@@ -11,12 +11,24 @@ PRIVATE_PREFIX = ".icectl-"
 Icechunk's own names never begin with a dot, so that they cannot collide.
 """
 
+MAX_NAME = 1024 - 256
+"""Bytes: object stores allow 1,024 for a whole key, and a prefix takes its part."""
+
 _NO_NAMES = frozenset({"", ".", ".."})
 
 
 def is_private(path: str) -> bool:
     """Whether a listing leaves this path out."""
     return path.rpartition("/")[2].startswith(PRIVATE_PREFIX)
+
+
+def is_object_name(path: str) -> bool:
+    """Whether an object below the root can have the name, on any storage."""
+    try:
+        encoded = path.encode()
+    except UnicodeEncodeError:
+        return False
+    return len(encoded) <= MAX_NAME and "\0" not in path and _NO_NAMES.isdisjoint(path.split("/"))
 
 
 def check_path(path: str) -> str:

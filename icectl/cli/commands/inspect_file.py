@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 from icectl.cli.context import CommandContext
 from icectl.cli.locations import (
@@ -17,6 +19,9 @@ from icectl.cli.parameters import Argument, Option
 from icectl.errors import FormatError, RepositoryNotFoundError, UsageError
 from icectl.ops.inspect_file import describe_file, iterate_references, read_named_file
 from icectl.render.inspect_file import render_inspection, render_references
+from icectl.storage.paths import check_size
+
+PART = 2**20
 
 EXAMPLES = {
     "inspect-file": (
@@ -83,7 +88,7 @@ def inspect_file(
 
 def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
     if file == "-":
-        return "-", sys.stdin.buffer.read()
+        return "-", _read_all(sys.stdin.buffer, "the standard input")
     if not file:
         raise UsageError("the FILE is empty", hint="give a path, a URL or an id")
     if "://" in file:
@@ -96,7 +101,8 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
         return file, context.open_storage(directory).read(name)
     if context.options.repo is None and (_exists(file) or looks_like_location(file)):
         try:
-            return file, Path(file).read_bytes()
+            with Path(file).open("rb") as stream:
+                return file, _read_all(stream, file)
         except OSError as error:
             hint = f"icectl log -r {file}" if is_repository_directory(file) else None
             raise UsageError(f"{file} cannot be read: {error.strerror}", hint=hint) from None
@@ -109,6 +115,18 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
             f"there is no file {file}, and no repository to look it up in", hint=error.hint
         ) from None
     return read_named_file(repository, file)
+
+
+def _read_all(stream: BinaryIO, name: str) -> bytes:
+    """A file says its size beforehand; a pipe may be endless."""
+    with suppress(OSError):
+        check_size(name, os.fstat(stream.fileno()).st_size)
+    parts, size = [], 0
+    while part := stream.read(PART):
+        parts.append(part)
+        size += len(part)
+        check_size(name, size)
+    return b"".join(parts)
 
 
 def _exists(file: str) -> bool:

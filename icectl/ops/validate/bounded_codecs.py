@@ -15,6 +15,7 @@ import struct
 import zlib
 from collections.abc import Callable
 from functools import cache
+from threading import Lock
 from typing import Any
 
 from icectl import limits
@@ -37,6 +38,8 @@ class Budget:
 
     def __init__(self) -> None:
         self.left = 0
+        self.lock = Lock()
+        """To be held while a chunk is decoded: all codecs share the budget."""
 
     def spend(self, size: int, most: int) -> None:
         if size > min(most, self.left):
@@ -89,7 +92,8 @@ def _bounded(
             decoded = decode(self, data, spec)
             return await super()._decode_single(data, spec) if decoded is None else decoded
 
-    Bounded.__qualname__ = f"Bounded{codec.__name__}"
+    # zarr compares names, and chooses by module and name.
+    Bounded.__name__ = Bounded.__qualname__ = codec.__name__
     return Bounded
 
 

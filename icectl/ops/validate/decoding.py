@@ -119,9 +119,9 @@ def make_decoder(document: bytes) -> Callable[[bytes], None]:
     def decode(data: bytes) -> None:
         most = max(limits.CHUNK_BYTES_ALWAYS, limits.CHUNK_RATIO * len(data))
         limits.require("CHUNK_RATIO", size or 0, most, f"{len(data):,} bytes decode to")
-        # Of the whole, and of each step of a chain of codecs.
-        left.left = 2 * most
         contents[key] = cpu.Buffer.from_bytes(data)
-        array[...]
+        with left.lock:
+            left.left = 2 * most  # a chain of codecs may unfold in two steps
+            array[...]
 
     return decode

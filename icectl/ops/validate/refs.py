@@ -27,6 +27,7 @@ from icectl.repository.open import open_repository, repository_at
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
 from icectl.repository.ref_files import read_ref_names
 from icectl.repository.repository import Repository
+from icectl.storage.paths import is_object_name
 from icectl.storage.contract import Storage
 
 ATTEMPTS = 5
@@ -63,6 +64,10 @@ def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
     state_before = _name_of_state_before(info)
     read = (state_before, info.repo_before_updates)
     for name in dict.fromkeys(names):
+        if not is_object_name(name):
+            # Nothing can have this name: not even whether it is there can be asked.
+            report.add(Problem(rules.BACKUP_UNREADABLE, REPO_PATH, _no_name(name)))
+            continue
         path = backup_object(name)
         size = sizes.get(path)
         if path not in sizes:
@@ -82,7 +87,14 @@ def _name_of_state_before(info: RepoInfo) -> str | None:
     return info.latest_updates[1].backup_path if len(info.latest_updates) > 1 else None
 
 
+def _no_name(name: str) -> str:
+    return f"its ops log names a copy {name!r}, which cannot be"
+
+
 def _read_backup(storage: Storage, name: str, report: Report) -> RepoInfo | None:
+    if not is_object_name(name):
+        report.add(Problem(rules.BACKUP_UNREADABLE, REPO_PATH, _no_name(name)))
+        return None
     path = backup_object(name)
     try:
         return read_repo(storage, path)
@@ -107,7 +119,8 @@ def _check_chain(storage: Storage, info: RepoInfo, report: Report) -> None:
         visited.add(name)
         state = _read_backup(storage, name, report)
         if state is None:
-            if name != info.repo_before_updates and not _exists(storage, path):
+            is_there = not is_object_name(name) or _exists(storage, path)
+            if name != info.repo_before_updates and not is_there:
                 report.add(Problem(rules.BACKUP_MISSING, path, "the ops log goes on there"))
                 report.missing.append(path)
             return
