@@ -96,6 +96,20 @@ class FormatError(IcectlError):
         self.args = (self.message,)
 
 
+class LimitExceededError(FormatError):
+    """A file asks for more memory or time than its size justifies; `limits` has the limits."""
+
+    kind = "limit_exceeded"
+
+    def __init__(self, limit: str, message: str, *, offset: int | None = None) -> None:
+        super().__init__(
+            f"{message} (the limit {limit} of icectl)",
+            offset=offset,
+            hint="no known writer makes such a file; if yours did, please report it",
+        )
+        self.limit = limit
+
+
 class StorageError(IcectlError):
     """The storage refused, failed or did not answer."""
 
@@ -115,6 +129,13 @@ class ObjectNotFoundError(StorageError):
     def __init__(self, path: str, *, hint: str | None = None) -> None:
         super().__init__(f"{path} does not exist", hint=hint)
         self.path = path
+
+
+class ObjectTooLargeError(StorageError):
+    """An object is larger than any that is read as a whole."""
+
+    kind = "limit_exceeded"
+    exit_code = 13
 
 
 class PreconditionFailedError(StorageError):

@@ -19,15 +19,17 @@ MODULES = sorted(PACKAGE.rglob("*.py"))
 BELOW = {
     "errors": set(),
     "records": set(),
+    "limits": {"errors"},
     "model": {"errors", "records"},
-    "format": {"errors", "records", "model"},
-    "storage": {"errors", "records", "model"},
-    "repository": {"errors", "records", "model", "format", "storage"},
-    "ops": {"errors", "records", "model", "format", "storage", "repository"},
-    "spark": {"errors", "records", "model", "format", "storage", "repository", "ops"},
-    "render": {"errors", "records", "model", "ops"},
+    "format": {"errors", "records", "limits", "model"},
+    "storage": {"errors", "records", "limits", "model"},
+    "repository": {"errors", "records", "limits", "model", "format", "storage"},
+    "ops": {"errors", "records", "limits", "model", "format", "storage", "repository"},
+    "spark": {"errors", "records", "limits", "model", "format", "storage", "repository", "ops"},
+    "render": {"errors", "records", "limits", "model", "ops"},
     "cli": {
-        *("errors", "records", "model", "format", "storage", "repository", "ops", "spark", "render")
+        *("errors", "records", "limits", "model", "format", "storage", "repository", "ops"),
+        *("spark", "render"),
     },
 }
 """What each layer may import besides itself and the package's version."""

@@ -83,7 +83,7 @@ class CommandContext:
 
         scheme, path = split_location(location)
         if scheme == "file":
-            # Links are not followed below the root of a repository; on the way to a source they are.
+            # Only below the root of a repository links are not followed.
             return LocalStorage(path, follow_links=True)
         options = dict(self._find(location).storage_options)
         if scheme == "s3":

@@ -194,8 +194,10 @@ def _report(
 ) -> int:
     """One sentence on stderr, or one object under --json. A closed stderr changes nothing."""
     from icectl.cli.locations import hide_secrets
+    from icectl.limits import shorten
 
-    message, hint = hide_secrets(message), None if hint is None else hide_secrets(hint)
+    message = shorten(hide_secrets(message))
+    hint = None if hint is None else shorten(hide_secrets(hint))
     try:
         sys.stderr.write(_describe(kind, message, hint, code, arguments, facts))
         sys.stderr.flush()

@@ -13,6 +13,7 @@ import stat
 from contextlib import suppress
 
 from icectl.errors import StorageError
+from icectl.storage.paths import check_size
 
 # O_PATH needs only the permission to pass through, as a path does.
 PASS_THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
@@ -21,8 +22,6 @@ READABLE = os.O_RDONLY | os.O_DIRECTORY
 FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 
 LONGEST_PATH = 4096
-LARGEST_METADATA = 2 << 30
-"""A metadata file is a flatbuffer, which ends at 2 GiB; compressed it is smaller."""
 SPARSE_METADATA = 16 << 20
 SPARSE_RANGE = 256 << 20
 """A larger read is refused when part of it is a hole: memory is bounded by the size on disk."""
@@ -112,8 +111,7 @@ class Beneath:
     def read_whole(self, descriptor: int, status: os.stat_result, path: str) -> bytes:
         """The metadata file; a growing or endless one ends at the largest possible."""
         size = status.st_size
-        if size > LARGEST_METADATA:
-            raise self._too_large(path, size)
+        check_size(path, size)
         if size > SPARSE_METADATA:
             self._refuse_holes(descriptor, 0, size, path)
         data = os.read(descriptor, size + 1)
@@ -123,8 +121,7 @@ class Beneath:
         while data := os.read(descriptor, max(size + 1 - total, 65536)):
             parts.append(data)
             total += len(data)
-            if total > LARGEST_METADATA:
-                raise self._too_large(path, total)
+            check_size(path, total)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def read_range(
@@ -187,9 +184,3 @@ class Beneath:
                 f"{self.root}/{path} is sparse: {length:,} bytes to read, not all of them on disk;"
                 " it was not read"
             )
-
-    def _too_large(self, path: str, size: int) -> StorageError:
-        return StorageError(
-            f"{self.root}/{path} has {size:,} bytes, more than the limit of"
-            f" {LARGEST_METADATA:,} for a metadata file; it was not read"
-        )

@@ -21,6 +21,7 @@ from uuid import uuid4
 from icectl.errors import StorageError
 from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
+from icectl.storage.paths import check_size
 from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure, reason_of
 from icectl.storage.times import microseconds, microseconds_of_http_date
 
@@ -95,7 +96,10 @@ class GcsStorage(ObjectStore):
                 data=data,
                 timeout=timeout,
             ) as response:
+                check_size(path, response.content_length or 0)
                 body = await response.read()
+        except StorageError:
+            raise
         except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError) as error:
             connecting = not isinstance(error, aiohttp.SocketTimeoutError)
             reason = reason_of(getattr(error, "os_error", error))

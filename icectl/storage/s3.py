@@ -21,6 +21,7 @@ from typing import Any
 from icectl.errors import RefusedError, StorageError
 from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
+from icectl.storage.paths import check_size
 from icectl.storage.retry import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
@@ -151,7 +152,11 @@ class S3Storage(ObjectStore):
         response = await self._call("get_object", Key=key, **arguments)
         try:
             async with response["Body"] as body:
+                if span is None:
+                    check_size(key, response["ContentLength"])
                 data: bytes = await body.read()
+        except StorageError:
+            raise
         except Exception as error:
             raise _failure(error) from error
         return VersionedBytes(data, Version(response["ETag"]), _date(response))

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 from icectl.cli.context import CommandContext
 from icectl.cli.locations import (
@@ -18,6 +19,9 @@ from icectl.cli.parameters import Argument, Option
 from icectl.errors import FormatError, RepositoryNotFoundError, UsageError
 from icectl.ops.inspect_file import describe_file, iterate_references, read_named_file
 from icectl.render.inspect_file import render_inspection, render_references
+from icectl.storage.paths import check_size
+
+PART = 2**20
 
 EXAMPLES = {
     "inspect-file": (
@@ -84,7 +88,7 @@ def inspect_file(
 
 def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
     if file == "-":
-        return "-", sys.stdin.buffer.read()
+        return "-", _read_all(sys.stdin.buffer, "the standard input")
     if not file:
         raise UsageError("the FILE is empty", hint="give a path, a URL or an id")
     if "://" in file:
@@ -115,7 +119,8 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
 def _read_local(path: Path) -> bytes:
     """What the user names is followed through links and read from a pipe, too."""
     if path.is_fifo():
-        return path.read_bytes()
+        with path.open("rb") as stream:
+            return _read_all(stream, str(path))
     from icectl.storage.beneath import Beneath
 
     place = Beneath(str(path.parent), follow_links=True)
@@ -124,6 +129,18 @@ def _read_local(path: Path) -> bytes:
         return place.read_whole(file, status, path.name)
     finally:
         os.close(file)
+
+
+def _read_all(stream: BinaryIO, name: str) -> bytes:
+    """A file says its size beforehand; a pipe may be endless."""
+    with suppress(OSError):
+        check_size(name, os.fstat(stream.fileno()).st_size)
+    parts, size = [], 0
+    while part := stream.read(PART):
+        parts.append(part)
+        size += len(part)
+        check_size(name, size)
+    return b"".join(parts)
 
 
 def _exists(file: str) -> bool:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 
 from icectl.errors import FormatError
 from icectl.format.snapshot import decode_snapshot
 from icectl.format.values import decode_metadata
-from icectl.model.ids import ManifestId, SnapshotId
+from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.model.snapshot import ArrayNodeData, Snapshot, path_sort_key
 from icectl.ops.gc.objects import ObjectKind
@@ -107,10 +107,12 @@ def _check_nodes(snapshot: Snapshot) -> Iterator[Found]:
         by_component = first_disorder([path_sort_key(node.path) for node in nodes]) is None
         rule = rules.NODE_COMPONENT_ORDER if by_component else rules.NODE_ORDER
         yield rule, f"it stands behind {nodes[number - 1].path}", nodes[number].path
-    for node_id, count in Counter(node.id for node in nodes).items():
-        if count > 1:
-            paths = [node.path for node in nodes if node.id == node_id]
-            yield rules.NODE_ID_TWICE, f"{node_id} is also {paths[1]}", paths[0]
+    paths: dict[NodeId, list[str]] = defaultdict(list)
+    for node in nodes:
+        paths[node.id].append(node.path)
+    for node_id, same in paths.items():
+        if len(same) > 1:
+            yield rules.NODE_ID_TWICE, f"{node_id} is also {same[1]}", same[0]
     groups = {node.path for node in nodes if not isinstance(node.node_data, ArrayNodeData)}
     for node in nodes:
         for rule, detail in check_node(node):

@@ -10,7 +10,7 @@ from icectl.errors import IcectlError
 from icectl.ops.gc.watch import Watch
 from icectl.ops.validate.history import History, read_history
 from icectl.ops.validate.problem import Report
-from icectl.ops.validate.refs import check_refs
+from icectl.ops.validate.refs import check_ancestry, check_refs
 from icectl.ops.validate.result import CheckedCounts, ValidateResult, build_result
 from icectl.ops.validate.rule import Level, Severity
 from icectl.records import dataclass, replace
@@ -62,6 +62,7 @@ def validate(
             notes.append(backups)
     else:
         history = read_history(repository, options.refs)
+        report.extend(check_ancestry(repository, history))
         if options.level >= Level.METADATA or options.open_source is not None:
             checked, engine = _check_files(
                 repository, history, options, report, notes, watch or Watch()
