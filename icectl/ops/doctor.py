@@ -38,7 +38,8 @@ REQUIRED = (
 OPTIONAL = {
     "pyspark": "only --engine spark and sql need it",
     "pyarrow": "only export, Parquet files and Spark need it",
-    "icechunk": "the official package; icectl does not need it",
+    "icechunk": "the official package; only demo --writer icechunk needs it",
+    "zarr": "only validate --decode and demo --writer icechunk need it",
 }
 DISTRIBUTIONS = {"yaml": "pyyaml"}
 """Where the name to import is not the name to install."""

@@ -44,7 +44,7 @@ def check_decoding_possible() -> None:
     if importlib.util.find_spec("zarr") is None:
         raise UsageError(
             "--decode needs the package zarr, which is not installed",
-            hint="install zarr, or leave --decode out to read the bytes without decoding them",
+            hint="run pip install 'icectl[decode]', or omit --decode to read the bytes only",
         )
 
 
