@@ -4,15 +4,24 @@ SHELL := /bin/bash
 PYTHON ?= $(shell bash tests/newest-python.sh)
 VENV ?= .venv
 BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 WORKERS ?= 2
 
-.PHONY: demo test test-all bench lint generate picture readme readme-benchmarks clean
+.PHONY: demo test test-all bench lint generate picture readme readme-benchmarks requirements clean
 
-$(VENV)/.installed: pyproject.toml
+$(VENV)/.installed: pyproject.toml requirements-dev.txt
 	@test -n "$(PYTHON)" || { echo "icectl needs Python 3.11 or newer; none was found" >&2; exit 1; }
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[test,spark]'
+	$(PIP) --require-hashes -r requirements-dev.txt
+	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
+
+# Pins everything again after a change of the dependencies; UPGRADE=--upgrade takes the newest
+# versions of all. uv must be installed.
+requirements:
+	uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 --generate-hashes \
+	  --no-annotate --custom-compile-command "make requirements" \
+	  --extra test --extra spark --output-file requirements-dev.txt pyproject.toml
 
 # In a new directory each time, or in DEMO=DIRECTORY; nothing is ever deleted.
 demo: $(VENV)/.installed

@@ -7,6 +7,7 @@ reaches the command line is a bug in icectl (exit code 70).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 
@@ -15,6 +16,8 @@ class IcectlError(Exception):
 
     kind: ClassVar[str] = "failed"
     exit_code: ClassVar[int] = 1
+    facts: Mapping[str, int] = {}
+    """Numbers that `--json` adds to the error."""
 
     def __init__(self, message: str, *, hint: str | None = None) -> None:
         super().__init__(message)
@@ -34,6 +37,11 @@ class RepositoryNotFoundError(IcectlError):
 
     kind = "repository_not_found"
     exit_code = 10
+
+    def __init__(self, message: str, *, hint: str | None = None, has_remains: bool = False) -> None:
+        super().__init__(message, hint=hint)
+        self.has_remains = has_remains
+        """Whether files of a repository are there: then no other location is meant."""
 
 
 class ConflictError(IcectlError):
@@ -88,11 +96,29 @@ class FormatError(IcectlError):
         self.args = (self.message,)
 
 
+class LimitExceededError(FormatError):
+    """A file asks for more memory or time than its size justifies; `limits` has the limits."""
+
+    kind = "limit_exceeded"
+
+    def __init__(self, limit: str, message: str, *, offset: int | None = None) -> None:
+        super().__init__(
+            f"{message} (the limit {limit} of icectl)",
+            offset=offset,
+            hint="no known writer makes such a file; if yours did, please report it",
+        )
+        self.limit = limit
+
+
 class StorageError(IcectlError):
     """The storage refused, failed or did not answer."""
 
     kind = "storage"
     exit_code = 14
+
+
+class ThrottledError(StorageError):
+    """The storage kept asking for fewer requests."""
 
 
 class ObjectNotFoundError(StorageError):
@@ -103,6 +129,13 @@ class ObjectNotFoundError(StorageError):
     def __init__(self, path: str, *, hint: str | None = None) -> None:
         super().__init__(f"{path} does not exist", hint=hint)
         self.path = path
+
+
+class ObjectTooLargeError(StorageError):
+    """An object is larger than any that is read as a whole."""
+
+    kind = "limit_exceeded"
+    exit_code = 13
 
 
 class PreconditionFailedError(StorageError):

@@ -58,16 +58,35 @@ class CommandContext:
 
     def open_storage(self, location: str | None = None) -> Storage:
         """The storage of `location` (default: `self.location`); nothing is read yet."""
+        from icectl.storage.open import open_storage
+
+        found = self._find(location)
+        return open_storage(found.url, found.storage_options)
+
+    def _find(self, location: str | None) -> Location:
         from icectl.cli.locations import find_location
         from icectl.cli.variables import check_variables
-        from icectl.storage.open import open_storage
 
         if location is None:
             found = self.location
         else:
             found = find_location(location, self.options.storage_option, self.environ)
         check_variables(found, self.environ)
-        return open_storage(found.url, found.storage_options)
+        return found
+
+    def open_source(self, location: str) -> Storage:
+        """The storage of files that no repository names, such as those of virtual chunks."""
+        from icectl.storage.local import LocalStorage
+        from icectl.storage.open import open_storage, split_location
+
+        scheme, path = split_location(location)
+        if scheme == "file":
+            # Only below the root of a repository links are not followed.
+            return LocalStorage(path, follow_links=True)
+        options = dict(self._find(location).storage_options)
+        if scheme == "s3":
+            options["legacy_rooted_keys"] = "false"
+        return open_storage(location, options)
 
     def open_repository(self) -> Repository:
         from icectl.repository.open import open_repository
@@ -148,11 +167,6 @@ class CommandContext:
     def note(self, message: str) -> None:
         """Something the user may want to know; silent with --quiet."""
         if not self.options.quiet:
-            self._say(message)
-
-    def detail(self, message: str) -> None:
-        """Something only -v shows."""
-        if self.options.verbose:
             self._say(message)
 
     def warn(self, message: str) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import shlex
 import sys
 import traceback
+from collections.abc import Mapping
+from typing import Any
 
 import typer
 
@@ -30,7 +32,9 @@ def report_failure(error: BaseException, invocation: Invocation, arguments: list
         error = _usage_error(error, invocation, arguments)
     if isinstance(error, IcectlError):
         error = _with_hint(error, invocation)
-        return _report(error.kind, error.message, error.hint, error.exit_code, arguments)
+        return _report(
+            error.kind, error.message, error.hint, error.exit_code, arguments, error.facts
+        )
     if invocation.environ.get("ICECTL_DEBUG") or invocation.options.verbose >= 2:
         traceback.print_exception(error)
     return _report(
@@ -64,7 +68,7 @@ def _with_hint(error: IcectlError, invocation: Invocation) -> IcectlError:
 
     if isinstance(error, RefNotFoundError | RepositoryNotFoundError):
         named = invocation.options.repo or invocation.environ.get("ICECTL_REPO")
-        if named and isinstance(error, RepositoryNotFoundError):
+        if named and isinstance(error, RepositoryNotFoundError) and not error.has_remains:
             error.hint = suggest_repository(named, invocation.environ) or error.hint
         places = invocation.words if invocation.takes_repository else ()
         for value in filter(is_repository_directory, places):
@@ -83,29 +87,40 @@ def _with_hint(error: IcectlError, invocation: Invocation) -> IcectlError:
     return error
 
 
-def _report(kind: str, message: str, hint: str | None, code: int, arguments: list[str]) -> int:
+def _report(
+    kind: str,
+    message: str,
+    hint: str | None,
+    code: int,
+    arguments: list[str],
+    facts: Mapping[str, int] | None = None,
+) -> int:
     """One sentence on stderr, or one object under --json. A closed stderr changes nothing."""
     from icectl.cli.locations import hide_secrets
+    from icectl.limits import shorten
 
-    message, hint = hide_secrets(message), None if hint is None else hide_secrets(hint)
+    message = shorten(hide_secrets(message))
+    hint = None if hint is None else shorten(hide_secrets(hint))
+    error = {"kind": kind, "message": message, "hint": hint, "exit_code": code, **(facts or {})}
     try:
-        sys.stderr.write(_describe(kind, message, hint, code, as_json=_wants_json(arguments)))
+        sys.stderr.write(_describe(error, as_json=_wants_json(arguments)))
         sys.stderr.flush()
     except OSError:
         pass
     return code
 
 
-def _describe(kind: str, message: str, hint: str | None, code: int, *, as_json: bool) -> str:
+def _describe(error: Mapping[str, Any], *, as_json: bool) -> str:
     if as_json:
         from icectl.render.json import render_json
 
-        error = {"kind": kind, "message": message, "hint": hint, "exit_code": code}
         return render_json({"error": error}) + "\n"
     from icectl.render.text import escape_controls
 
-    text = f"icectl: error: {escape_controls(message)}\n"
-    return text if hint is None else f"{text}hint: {escape_controls(hint)}\n"
+    text = f"icectl: error: {escape_controls(error['message'])}\n"
+    if error["hint"] is None:
+        return text
+    return f"{text}hint: {escape_controls(error['hint'])}\n"
 
 
 def _wants_json(arguments: list[str]) -> bool:

@@ -179,20 +179,29 @@ def _has_password(url: str) -> bool:
 
 
 def hide_secrets(text: str) -> str:
-    """The text of a message, without the passwords that the user typed where none belong."""
-    return re.sub(r"\S+", _hide_value, _USERINFO.sub(f"://{HIDDEN}@", text))
+    """The text of a message, without the passwords that the user typed where none belong.
+
+    In time that is linear in the length of the text: names from a file come into messages.
+    """
+    return re.sub(r"\S+", lambda word: _hide_value(_hide_password(word[0])), text)
 
 
-def _hide_value(word: re.Match[str]) -> str:
+def _hide_password(word: str) -> str:
+    # Behind the last @ no pattern can match; there each :// would look through all of the rest.
+    head, at, rest = word.rpartition("@")
+    return _USERINFO.sub(f"://{HIDDEN}@", head + at) + rest
+
+
+def _hide_value(word: str) -> str:
     """`secret=(hidden)` for `secret=VALUE`; the value may contain `=` itself."""
-    if word[0] == "KEY=VALUE":
-        return word[0]  # our own words
-    shown = ""
-    for key in word[0].split("=")[:-1]:
-        shown += f"{key}="
+    if word == "KEY=VALUE":
+        return word  # our own words
+    position = 0
+    for key in word.split("=")[:-1]:
+        position += len(key) + 1
         if _SECRET.search(key):
-            return shown + HIDDEN
-    return word[0]
+            return word[:position] + HIDDEN
+    return word
 
 
 def working_directory() -> Path:

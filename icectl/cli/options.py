@@ -68,6 +68,7 @@ def command(
         @functools.wraps(body)
         def run(ctx: typer.Context, **values: Any) -> int | None:
             from icectl.cli.context import CommandContext
+            from icectl.cli.logs import shown_logs
 
             invocation: Invocation = ctx.obj
             take_common(ctx, values)
@@ -81,7 +82,7 @@ def command(
                 if isinstance(text, str)
             )
             context = CommandContext(invocation.command, invocation.options, invocation.environ)
-            with context.output:
+            with context.output, shown_logs(invocation.options.verbose, invocation.environ):
                 return body(context, **own)
 
         hints = get_type_hints(body, include_extras=True)

@@ -13,14 +13,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from icectl import limits
 from icectl.errors import FormatError
 from icectl.format.reader import Reader, Table
 
 # Rows at once: temporaries of this size stay in the second-level cache.
 BLOCK = 16384
 FEW_VTABLES = 8
-# Writers share vtables; a table of ten optional fields cannot need more.
-MAX_VTABLES = 1024
 
 Positions = NDArray[np.int64]
 Rows = slice | NDArray[np.intp]
@@ -44,7 +43,6 @@ class ColumnReader:
 
         The vector itself has been checked; the tables and their vtables are checked here.
         """
-        seen: dict[int, tuple[int, ...]] = {}
         for first in range(0, count, BLOCK):
             rows = min(BLOCK, count - first)
             base = start + 4 * first
@@ -56,22 +54,16 @@ class ColumnReader:
                 yield (
                     slice(first, first + rows),
                     positions,
-                    self._offsets(table, one, positions, seen),
+                    self._offsets(table, one, positions),
                 )
                 continue
             for vtable in _distinct(vtables):
                 chosen = np.flatnonzero(vtables == vtable)
                 group = positions[chosen]
-                yield chosen + first, group, self._offsets(table, vtable, group, seen)
+                yield chosen + first, group, self._offsets(table, vtable, group)
 
-    def _offsets(
-        self, table: Table, vtable: int, positions: Positions, seen: dict[int, tuple[int, ...]]
-    ) -> tuple[int, ...]:
+    def _offsets(self, table: Table, vtable: int, positions: Positions) -> tuple[int, ...]:
         plan = self.reader.plan(table, vtable, int(positions[0]))
-        if vtable not in seen:
-            if len(seen) == MAX_VTABLES:
-                raise FormatError(f"more than {MAX_VTABLES} vtables for {table.name}")
-            seen[vtable] = plan.places
         if int(positions.max()) + plan.table_size > self.size:
             raise FormatError(
                 f"a {table.name} does not fit into the file", offset=int(positions.max())
@@ -80,7 +72,7 @@ class ColumnReader:
             self._demand((positions & 7) == plan.phase, positions, f"a {table.name} is not aligned")
         self.reader.spend(plan.table_size * len(positions), int(positions[0]))
         self.reader.note_unknown(table, plan, len(positions))
-        return seen[vtable]
+        return plan.places
 
     def _demand(self, holds: NDArray[np.bool_], positions: Positions, message: str) -> None:
         if not holds.all():
@@ -132,6 +124,7 @@ class ColumnReader:
         """The uint32 vectors at `slots` as rows; all of one length."""
         starts, counts = self.vectors(slots, 4, "a coordinate")
         expected = int(counts[0]) if dimensions is None else dimensions
+        limits.require("DIMENSIONS", expected, limits.DIMENSIONS, "the dimensions are")
         if int(counts.min()) != expected or int(counts.max()) != expected:
             self._demand(counts == expected, starts, f"a coordinate has not {expected} dimensions")
         rows = np.empty((len(slots), expected), np.uint32)

@@ -12,8 +12,8 @@ import threading
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from icectl import __version__
-from icectl.errors import FormatError, UnsupportedError
+from icectl import __version__, limits
+from icectl.errors import FormatError, LimitExceededError, UnsupportedError
 
 if TYPE_CHECKING:
     import zstandard
@@ -28,15 +28,10 @@ IDENTIFIER = b"Ichk"
 """At payload[4:8] of what official writers make. No reader needs it."""
 IMPLEMENTATION = f"icectl-{__version__}"
 
-# A flatbuffer cannot be larger, its offsets are signed 32-bit numbers.
-MAX_PAYLOAD = 2**31 - 1
-# Real metadata compresses up to a few hundred times; a bomb claims more.
-MAX_RATIO = 2_000
-ALWAYS_ALLOWED_PAYLOAD = 64 * 2**20
 USUAL_RATIO = 32
 SMALL_PAYLOAD = 2**16
 # So much compressed input at once that even a bomb cannot unfold to much more than the limit.
-_SLICE = 4096
+_SLICE = 512
 
 _U32 = struct.Struct("<I")
 _I32 = struct.Struct("<i")
@@ -77,6 +72,8 @@ class Envelope:
     header: Header | None
     payload: bytes | bytearray
     """Decompressed."""
+    file_size: int = 0
+    """As it is stored."""
 
 
 def decode_header(data: bytes) -> tuple[Header, int] | None:
@@ -128,13 +125,18 @@ def decode_envelope(data: bytes) -> Envelope:
         # Positional msgpack begins with a small array or map.
         if not data or not 0x80 <= data[0] <= 0x9F:
             raise FormatError("this is no Icechunk metadata file", offset=0)
-        return Envelope(Generation.ALPHA_RAW, None, data)
+        return Envelope(Generation.ALPHA_RAW, None, data, len(data))
     header, size = found
     payload: bytes | bytearray
     payload = decompress(data, size) if header.compression else data[size:]
     if not payload:
         raise FormatError("the payload is empty", offset=size)
-    return Envelope(detect_generation(payload, header.spec_version), header, payload)
+    generation = detect_generation(payload, header.spec_version)
+    if generation is Generation.ALPHA_BINARY:
+        from icectl.format.legacy.payload import check_elements
+
+        check_elements(payload, len(data))
+    return Envelope(generation, header, payload, len(data))
 
 
 def detect_generation(payload: bytes | bytearray, spec_version: int) -> Generation:
@@ -233,7 +235,8 @@ def _decompressor() -> zstandard.ZstdDecompressor:
 
 
 def _limit(compressed: int) -> int:
-    return min(MAX_PAYLOAD, max(ALWAYS_ALLOWED_PAYLOAD, MAX_RATIO * compressed))
+    most = max(limits.PAYLOAD_BYTES_ALWAYS, limits.PAYLOAD_RATIO * compressed)
+    return min(limits.PAYLOAD_BYTES, most)
 
 
 def decompress_what_there_is(data: bytes, start: int) -> tuple[bytearray, FormatError | None]:
@@ -255,8 +258,10 @@ def decompress_what_there_is(data: bytes, start: int) -> tuple[bytearray, Format
         except (zstandard.ZstdError, MemoryError) as error:
             return payload, FormatError(f"zstd: {error}", offset=position)
         if len(payload) > limit:
-            return payload, FormatError(
-                f"{len(data) - start} bytes unfold to more than {limit}", offset=position
+            return payload, LimitExceededError(
+                "PAYLOAD_RATIO",
+                f"{len(data) - start:,} bytes unfold to more than {limit:,}",
+                offset=position,
             )
     if not stream.eof:
         return payload, FormatError("the zstd frame is cut off", offset=len(data))

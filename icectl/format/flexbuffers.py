@@ -11,6 +11,7 @@ from __future__ import annotations
 import struct
 from itertools import pairwise
 
+from icectl import limits
 from icectl.errors import FormatError
 
 MAX_DEPTH = 64
@@ -34,6 +35,7 @@ def decode_flexbuffers(data: bytes) -> object:
     """The value in the buffer: None, bool, int, float, str, bytes, list or dict."""
     if len(data) < 3:
         raise FormatError("the FlexBuffers value is shorter than 3 bytes", offset=0)
+    limits.require("VALUE_BYTES", len(data), limits.VALUE_BYTES, "the bytes of a value are")
     width, packed = data[-1], data[-2]
     if width not in (1, 2, 4, 8):
         raise FormatError(

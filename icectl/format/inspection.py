@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from icectl.errors import FormatError, UnsupportedError
+from icectl.errors import FormatError, LimitExceededError, UnsupportedError
 from icectl.format.envelope import (
     MAGIC,
     SPEC_VERSION_OFFSET,
@@ -111,6 +111,9 @@ def _inspect_with_header(data: bytes) -> Inspection:
     problems = []
     if header.compression:
         payload, problem = decompress_what_there_is(data, size)
+        if isinstance(problem, LimitExceededError):
+            kind = _TABLES.get(FileType(header.file_type), ("unknown",))[0]
+            return Inspection(None, header, len(data), b"", kind, {}, (problem,))
         if problem is not None:
             problems.append(problem)
     try:
@@ -122,7 +125,7 @@ def _inspect_with_header(data: bytes) -> Inspection:
         kind = _TABLES.get(FileType(header.file_type), ("unknown",))[0]
         return Inspection(None, header, len(data), payload, kind, {}, tuple(problems))
     kind, table = _TABLES[FileType(header.file_type)]
-    reader = Reader(payload, problems)
+    reader = Reader(payload, problems, file_size=len(data))
     try:
         content = reader.read_root(table)
     except FormatError as error:

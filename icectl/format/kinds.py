@@ -90,6 +90,7 @@ class Scalars(Kind):
 
     def read(self, reader: Reader, position: int) -> tuple[int, ...]:
         start, count = reader.read_vector(position, self._size, self._size)
+        reader.spend_elements(count, start)
         return struct.unpack_from(f"<{count}{self._code}", reader.data, start)
 
     def write(self, writer: Writer, position: int, value: tuple[int, ...]) -> None:
@@ -103,6 +104,7 @@ class Structs(Kind):
 
     def read(self, reader: Reader, position: int) -> tuple[Any, ...]:
         start, count = reader.read_vector(position, self.element.size, self.element.align)
+        reader.spend_elements(count, start)
         return self.element.read_all(reader, start, count)
 
     def write(self, writer: Writer, position: int, value: tuple[Any, ...]) -> None:
@@ -118,6 +120,7 @@ class Structs(Kind):
 class Strings(Kind):
     def read(self, reader: Reader, position: int) -> tuple[str, ...]:
         start, count = reader.read_vector(position, 4, 4)
+        reader.spend_elements(count, start)
         return tuple(reader.read_string(start + 4 * index) for index in range(count))
 
     def write(self, writer: Writer, position: int, value: tuple[str, ...]) -> None:
@@ -132,6 +135,7 @@ class Tables(Kind):
 
     def read(self, reader: Reader, position: int) -> tuple[Any, ...]:
         start, count = reader.read_vector(position, 4, 4)
+        reader.spend_elements(count, start)
         table, follow, read_table = self.table, reader.follow, reader.read_table
         if reader.problems is None:
             return tuple(
@@ -142,7 +146,7 @@ class Tables(Kind):
             try:
                 elements.append(read_table(table, follow(slot)))
             except FormatError as error:
-                reader.problems.append(error)
+                reader.note(error)
         return tuple(elements)
 
     def write(self, writer: Writer, position: int, value: tuple[Any, ...]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from icectl import limits
 from icectl.errors import FormatError
 from icectl.format.envelope import FileType, decode_flatbuffers_envelope, encode_envelope
 from icectl.format.reader import Reader
@@ -23,8 +24,6 @@ if TYPE_CHECKING:
 
 # Fields of ChunkRef, by their place in the schema.
 _FIELDS = {field.name: place for place, field in enumerate(CHUNK_REF.fields)}
-MAX_LOCATION = 2**16
-"""Longer than any URL; a compressed location that unfolds to more is damage."""
 FEW_REFS = 64
 TWO_PLACES = "a chunk reference stands in two places"
 _KIND_FIELDS = (
@@ -42,7 +41,7 @@ def decode_manifest(data: bytes, *, with_coordinates: bool = True) -> Manifest:
     # Not before: the array library may be loading on another thread while this one unpacks.
     from icectl.format.columns import ColumnReader
 
-    reader = Reader(envelope.payload)
+    reader = Reader(envelope.payload, file_size=envelope.file_size)
     raw: RawManifest = reader.read_root(MANIFEST)
     columns = ColumnReader(reader)
     arrays = tuple(
@@ -61,6 +60,7 @@ def decode_manifest(data: bytes, *, with_coordinates: bool = True) -> Manifest:
         raw.compression_algorithm,
         raw.extra,
         reader.unknown_fields,
+        envelope.file_size,
     )
 
 
@@ -84,7 +84,7 @@ def decode_native_refs(data: bytes, *, with_ends: bool = True) -> NativeRefs:
     hide the reference that belongs there.
     """
     envelope = decode_flatbuffers_envelope(data, FileType.MANIFEST)
-    reader = Reader(envelope.payload)
+    reader = Reader(envelope.payload, file_size=envelope.file_size)
     raw: RawManifest = reader.read_root(MANIFEST)
     count = sum(array.refs[1] for array in raw.arrays)
     gather = _gather_few if count <= FEW_REFS else _gather_many
@@ -305,13 +305,23 @@ def _decompress_locations(manifest: Manifest, frames: list[bytes]) -> list[bytes
 
     try:
         sizes = [zstandard.frame_content_size(frame) for frame in frames]
-        if max(sizes) > MAX_LOCATION:
-            raise FormatError(f"a location unfolds to {max(sizes)} bytes")
+        most = limits.LOCATION_BYTES
+        limits.require("LOCATION_BYTES", max(sizes), most, "the bytes of a location are")
+        most = max(limits.LOCATIONS_BYTES_ALWAYS, limits.LOCATIONS_RATIO * manifest.file_size)
+        total = sum(sizes)
+        limits.require("LOCATIONS_RATIO", total, most, "the bytes of all locations are")
         dictionary = zstandard.ZstdCompressionDict(manifest.location_dictionary or b"")
         decompressor = zstandard.ZstdDecompressor(dict_data=dictionary)
         if min(sizes) > 0:
             batch = decompressor.multi_decompress_to_buffer([*frames])
             return [batch[row].tobytes() for row in range(len(batch))]
-        return [decompressor.decompress(frame, max_output_size=MAX_LOCATION) for frame in frames]
+        locations = []
+        total = 0
+        for frame in frames:  # some do not say their size
+            location = decompressor.decompress(frame, max_output_size=limits.LOCATION_BYTES)
+            locations.append(location)
+            total += len(location)
+            limits.require("LOCATIONS_RATIO", total, most, "the bytes of all locations are")
+        return locations
     except (zstandard.ZstdError, ValueError, MemoryError) as error:
         raise FormatError(f"a compressed location cannot be read: {error}") from None

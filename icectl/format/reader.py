@@ -7,7 +7,8 @@ do not overlap, strings that are UTF-8 and end in a zero byte. What a table's vt
 checked once and compiled into a plan, which every table with that vtable then follows.
 
 Objects may be shared, so that a small file can refer to one large vector a thousand times; a
-budget of bytes read keeps that from becoming a bomb.
+budget of bytes read keeps that from becoming a bomb. Tables, and elements of vectors that
+become an object each, are limited by the size of the file as it is stored.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from icectl.errors import FormatError
+from icectl import limits
+from icectl.errors import FormatError, LimitExceededError
 from icectl.model.values import UnknownField
 
 if TYPE_CHECKING:
@@ -116,12 +118,24 @@ class Reader:
     on with what can still be read; without, the first problem is raised.
     """
 
-    __slots__ = ("_plans", "budget", "data", "problems", "size", "unknown")
+    __slots__ = (
+        *("_plans", "budget", "data", "elements", "problems", "size", "tables", "unknown"),
+    )
 
-    def __init__(self, data: bytes | bytearray, problems: list[FormatError] | None = None) -> None:
+    def __init__(
+        self,
+        data: bytes | bytearray,
+        problems: list[FormatError] | None = None,
+        *,
+        file_size: int | None = None,
+    ) -> None:
         self.data = data
         self.size = len(data)
-        self.budget = 4 * self.size + 65536
+        self.budget = limits.READS_PER_BYTE * self.size + 65536
+        stored = self.size if file_size is None else file_size
+        self.tables = limits.TABLES_ALWAYS + limits.TABLES_PER_BYTE * stored
+        self.elements = limits.ELEMENTS_ALWAYS + limits.ELEMENTS_PER_BYTE * stored
+        """What may still be read."""
         self.problems = problems
         self.unknown: dict[tuple[str, int], int] = {}
         self._plans: dict[tuple[int, int], Plan] = {}
@@ -141,7 +155,25 @@ class Reader:
     def spend(self, amount: int, position: int) -> None:
         self.budget -= amount
         if self.budget < 0:
-            raise FormatError("the file refers to more data than it can hold", offset=position)
+            raise LimitExceededError(
+                "READS_PER_BYTE", "the file refers to more data than it can hold", offset=position
+            )
+
+    def spend_elements(self, count: int, position: int) -> None:
+        """Charge what becomes an object each."""
+        self.elements -= count
+        if self.elements < 0:
+            raise LimitExceededError(
+                "ELEMENTS_PER_BYTE", "the file has too many elements for its size", offset=position
+            )
+
+    def note(self, problem: FormatError) -> None:
+        """Keep the problem, and go on with what can still be read."""
+        assert self.problems is not None
+        if isinstance(problem, LimitExceededError):
+            raise problem
+        limits.require("PROBLEMS", len(self.problems) + 1, limits.PROBLEMS, "the problems are")
+        self.problems.append(problem)
 
     def follow(self, position: int) -> int:
         """The target of the offset at `position`, with room for a length or a table there."""
@@ -183,6 +215,11 @@ class Reader:
         if plan.phase is not None and position & 7 != plan.phase:
             raise FormatError(f"a field of {table.name} is not aligned", offset=position)
         self.spend(plan.table_size, position)
+        self.tables -= 1
+        if self.tables < 0:
+            raise LimitExceededError(
+                "TABLES_PER_BYTE", "the file has too many tables for its size", offset=position
+            )
         if plan.unknown:
             self.note_unknown(table, plan, 1)
         values = list(plan.defaults)
@@ -194,7 +231,7 @@ class Reader:
             try:
                 values[index] = read(self, position + offset)
             except FormatError as error:
-                self.problems.append(_located(error, table.name, table.fields[index].name))
+                self.note(_located(error, table.name, table.fields[index].name))
         return {
             field.name: field.kind.plain(value)
             for field, value in zip(table.fields, values, strict=True)
@@ -218,6 +255,8 @@ class Reader:
         """What the vtable says about the table at `position`, checked."""
         plan = self._plans.get((id(table), vtable))
         if plan is None:
+            count = len(self._plans) + 1
+            limits.require("VTABLES", count, limits.VTABLES, "the vtables are", offset=position)
             plan = self._recall(table, vtable, position)
             self._plans[id(table), vtable] = plan
         return plan
@@ -244,7 +283,11 @@ class Reader:
             raise FormatError(f"the vtable of {table.name} has a wrong size", offset=vtable)
         if table_size < 4:
             raise FormatError(f"the size of {table.name} is wrong", offset=vtable)
-        offsets = struct.unpack_from(f"<{(vtable_size - 4) // 2}H", self.data, vtable + 4)
+        count = (vtable_size - 4) // 2
+        limits.require(
+            "VTABLE_FIELDS", count, limits.VTABLE_FIELDS, f"the fields of {table.name} are"
+        )
+        offsets = struct.unpack_from(f"<{count}H", self.data, vtable + 4)
         offsets += (0,) * (table.slots - len(offsets))
         defaults: list[Any] = []
         steps: list[tuple[int, int, Callable[[Reader, int], Any]]] = []
@@ -280,7 +323,7 @@ class Reader:
                 problem = FormatError(f"{table.name}.{field.name} is missing", offset=vtable)
                 if self.problems is None:
                     raise problem
-                self.problems.append(problem)
+                self.note(problem)
             slot += kind.slots
         taken.sort()
         for (_, end), (start, _) in itertools.pairwise(taken):
@@ -303,6 +346,6 @@ class Reader:
 
 
 def _located(error: FormatError, table: str, field: str) -> FormatError:
-    if not error.reason.startswith(table):
+    if not isinstance(error, LimitExceededError) and not error.reason.startswith(table):
         return FormatError(f"{table}.{field}: {error.reason}", offset=error.offset)
     return error

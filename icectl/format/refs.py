@@ -11,10 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from icectl import limits
 from icectl.errors import FormatError
 from icectl.model.ids import ALPHABET, SnapshotId
 
-MAX_REF_SIZE = 1 << 20
 MAX_SEQUENCE = (1 << 40) - 1
 
 _SEQUENCE_FILE = re.compile(rf"[{ALPHABET}]{{8}}\.json")
@@ -44,8 +44,7 @@ def decode_ref(data: bytes) -> SnapshotId:
 
 
 def decode_ref_data(data: bytes) -> RefData:
-    if len(data) > MAX_REF_SIZE:
-        raise FormatError(f"a ref file of {len(data)} bytes is too large to be one")
+    limits.require("REF_BYTES", len(data), limits.REF_BYTES, "the bytes of a ref file are")
     try:
         document = json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:

@@ -24,7 +24,8 @@ def decode_repo(data: bytes) -> RepoInfo:
 
 def decode_raw_repo(data: bytes) -> tuple[RawRepo, tuple[UnknownField, ...]]:
     """The tables as the file has them, for a check that wants to see wrong indexes."""
-    reader = Reader(decode_flatbuffers_envelope(data, FileType.REPO_INFO).payload)
+    payload = decode_flatbuffers_envelope(data, FileType.REPO_INFO).payload
+    reader = Reader(payload, file_size=len(data))
     raw: RawRepo = reader.read_root(REPO)
     return raw, reader.unknown_fields
 
@@ -58,7 +59,8 @@ class RepoRefs:
 
 def decode_repo_refs(data: bytes) -> RepoRefs:
     """Where branches and tags point, without a look at the snapshots that none points at."""
-    reader = Reader(decode_flatbuffers_envelope(data, FileType.REPO_INFO).payload)
+    payload = decode_flatbuffers_envelope(data, FileType.REPO_INFO).payload
+    reader = Reader(payload, file_size=len(data))
     raw: RawRepo = reader.read_root(_SHORT_REPO)
     start, count = raw.snapshots
 

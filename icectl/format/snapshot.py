@@ -13,7 +13,7 @@ from icectl.model.snapshot import Snapshot
 def decode_snapshot(data: bytes) -> Snapshot:
     envelope = decode_flatbuffers_envelope(data, FileType.SNAPSHOT)
     assert envelope.header is not None
-    reader = Reader(envelope.payload)
+    reader = Reader(envelope.payload, file_size=envelope.file_size)
     raw: RawSnapshot = reader.read_root(SNAPSHOT)
     for node in raw.nodes:
         if not node.path.startswith("/"):

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def decode_transaction_log(data: bytes) -> TransactionLog:
     envelope = decode_flatbuffers_envelope(data, FileType.TRANSACTION_LOG)
     assert envelope.header is not None
-    reader = Reader(envelope.payload)
+    reader = Reader(envelope.payload, file_size=envelope.file_size)
     raw: RawTransactionLog = reader.read_root(TRANSACTION_LOG)
     updated_chunks = _decode_updated_chunks(reader, raw.updated_chunks)
     return TransactionLog(

@@ -13,6 +13,7 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from icectl import limits
 from icectl.errors import FormatError
 from icectl.format.flexbuffers import MAX_DEPTH, decode_flexbuffers
 from icectl.model.values import MetadataItem
@@ -94,6 +95,7 @@ def _add(builder: Builder, value: object) -> None:
 def decode_msgpack(data: bytes) -> object:
     import msgpack
 
+    limits.require("VALUE_BYTES", len(data), limits.VALUE_BYTES, "the bytes of a value are")
     try:
         value: object = msgpack.unpackb(data, raw=False, object_pairs_hook=_mapping)
     except FormatError:
@@ -151,6 +153,8 @@ def _cause(error: Exception) -> str:
 def decode_metadata(items: Sequence[MetadataItem] | None, spec_version: int) -> dict[str, object]:
     decode = decode_msgpack if spec_version == 1 else decode_flexbuffers
     metadata: dict[str, object] = {}
+    size = sum(len(item.value) for item in items or ())
+    limits.require("VALUE_BYTES", size, limits.VALUE_BYTES, "the bytes of the metadata are")
     for item in items or ():
         if item.name in metadata:
             raise FormatError(f"the metadata has two values named {item.name!r}")

@@ -10,8 +10,9 @@ import struct
 from typing import Any
 
 from icectl.errors import UnsupportedError
-from icectl.format.envelope import IDENTIFIER, MAX_PAYLOAD
+from icectl.format.envelope import IDENTIFIER
 from icectl.format.reader import Kind, Table
+from icectl.limits import PAYLOAD_BYTES
 from icectl.model.values import UnknownField
 
 _U32 = struct.Struct("<I")
@@ -37,7 +38,7 @@ class Writer:
     def write_root(self, table: Table, value: Any) -> bytes:
         self.write_table(table, 0, value)
         self.align(8)
-        if len(self.out) > MAX_PAYLOAD:
+        if len(self.out) > PAYLOAD_BYTES:
             raise UnsupportedError(f"a {table.name} of {len(self.out)} bytes is too large")
         return bytes(self.out)
 

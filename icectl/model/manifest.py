@@ -92,6 +92,8 @@ class Manifest:
     compression_algorithm: int = 1
     extra: bytes | None = None
     unknown_fields: tuple[UnknownField, ...] = ()
+    file_size: int = 0
+    """As it is stored; 0 where it was not read from a file."""
 
     @property
     def num_chunk_refs(self) -> int:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from icectl.model.ids import ManifestId, NodeId, SnapshotId
+from icectl.model.ids import INITIAL_SNAPSHOT_ID, ManifestId, NodeId, SnapshotId
 from icectl.model.values import MetadataItem, UnknownField
 
 
@@ -114,6 +114,16 @@ class Snapshot:
     @property
     def all_manifest_files(self) -> tuple[ManifestFileInfo, ...]:
         return self.manifest_files + (self.manifest_files_v2 or ())
+
+    @property
+    def has_lost_parent(self) -> bool:
+        """Whether the file, of a repository of spec version 1, should name a parent and does not.
+
+        That would hide all older versions. Every official release wrote the first snapshot
+        without nodes; since 1.0 it has a fixed id.
+        """
+        is_first = self.id == INITIAL_SNAPSHOT_ID or not self.nodes
+        return self.parent_id is None and not is_first
 
 
 def path_sort_key(path: str) -> tuple[bytes, ...]:

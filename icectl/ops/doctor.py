@@ -38,7 +38,8 @@ REQUIRED = (
 OPTIONAL = {
     "pyspark": "only --engine spark and sql need it",
     "pyarrow": "only export, Parquet files and Spark need it",
-    "icechunk": "the official package; icectl does not need it",
+    "icechunk": "the official package; only demo --writer icechunk needs it",
+    "zarr": "only validate --decode and demo --writer icechunk need it",
 }
 DISTRIBUTIONS = {"yaml": "pyyaml"}
 """Where the name to import is not the name to install."""
@@ -183,7 +184,9 @@ def check_storage(
             check_newest(storage, repository.info)
     except RepositoryNotFoundError as error:
         detail = "nothing is there yet" if first is None else error.message
-        yield Check("repository", "warning", detail, "icectl init makes one")
+        hint = error.hint if error.has_remains else "icectl init makes one"
+        state: State = "failed" if error.has_remains else "warning"
+        yield Check("repository", state, detail, hint)
     except IcectlError as error:
         yield Check("repository", "failed", error.message, error.hint)
     else:

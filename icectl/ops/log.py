@@ -103,7 +103,7 @@ def read_changes_if_there(repository: Repository, info: SnapshotInfo) -> ChangeC
     """None for a missing or damaged log: the rest of the commit can still be shown."""
     from icectl.ops.change_counts import read_change_counts
 
-    if repository.layout.transactions is None:
+    if info.parent_id is not None and not repository.has_transaction_logs:
         return None
     try:
         return read_change_counts(repository, info)

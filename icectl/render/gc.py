@@ -45,6 +45,9 @@ def render_gc(result: GcResult) -> Iterator[Block]:
     if result.failures:
         count = format_count(len(result.failures), "object")
         yield ((f"{count} could not be deleted: the next run tries again", "warning"),)
+        if result.skipped_phases:
+            kinds = ", ".join(phase.replace("_", " ") for phase in result.skipped_phases)
+            yield ((f"skipped for that reason: {kinds}; the next run deletes them", "warning"),)
     elif not result.is_complete:
         yield (("the time was up: the next run goes on with the rest", "warning"),)
 

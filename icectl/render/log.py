@@ -56,7 +56,7 @@ def render_log_graph(
 def format_changes(changes: ChangeCounts | None) -> str:
     """`1 new array, 20 updated chunks`."""
     if changes is None:
-        return "changes unknown: the transaction log cannot be read"
+        return "changes unknown: no readable transaction log"
     parts = []
     for field in fields(changes):
         count = getattr(changes, field.name)

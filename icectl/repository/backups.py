@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping, Set
 from icectl.errors import FormatError, ObjectNotFoundError, StorageError, UnsupportedError
 from icectl.format.repo import decode_repo_refs
 from icectl.model.ids import encode_base32
-from icectl.model.repo import RepoInfo
-from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
+from icectl.model.repo import RepoInfo, Update
+from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo, walk_updates
 from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard, Storage
 
 YEAR_3000_MILLISECONDS = 32_503_680_000_000
@@ -72,7 +72,7 @@ def check_newest(
     unnamed = sorted(copies.keys() - named, key=copies.__getitem__, reverse=True)
     younger = [name for name in unnamed if copies[name] > newest // 1000]
     paths = [backup_object(name) for name in unnamed[: len(younger) + 1]]
-    newer = newest, ""
+    newer: list[tuple[int, str]] = []
     for path, data in storage.read_many(path for path in paths if path not in known_missing):
         if isinstance(data, ObjectNotFoundError):
             continue
@@ -90,11 +90,19 @@ def check_newest(
                 hint="so nobody can tell whether an older repo file was put back; when "
                 "`icectl ops-log` shows all that should be there, name it with --known-missing",
             ) from None
-        if copied is not None:
-            newer = max(newer, (copied.updated_at, path))
-    updated_at, path = newer
+        if copied is not None and copied.updated_at > newest:
+            newer.append((copied.updated_at, path))
+    if not newer:
+        return
+    # A repaired log begins with an entry that is older than those in the copies it goes on in.
+    chain = {
+        backup_object(update.backup_path)
+        for update in walk_updates(storage, info)
+        if isinstance(update, Update) and update.backup_path is not None
+    }
+    updated_at, path = max((found for found in newer if found[1] not in chain), default=(0, ""))
     # Others may have gone on since `repo` was read.
-    if updated_at > newest and _is_older(storage, updated_at):
+    if path and _is_older(storage, updated_at):
         raise FormatError(
             f"it is older than its own copy {path}: a change would bury what was committed since",
             path=REPO_PATH,

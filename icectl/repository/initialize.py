@@ -56,6 +56,12 @@ def initialize_repository(
         raise UsageError(
             "repositories of spec version 1 have no metadata", hint="use spec version 2"
         )
+    if storage.is_bucket_root:
+        raise UsageError(
+            f"{storage.location} is the root of a bucket, where official clients create no "
+            "repository",
+            hint=f"add a prefix: `icectl init {storage.location}/repository`",
+        )
     _check_empty(storage)
     storage.ensure_conditional_writes()
     now = read_write_time(storage)

@@ -6,9 +6,10 @@ the generation by its payload.
 
 from __future__ import annotations
 
+import logging
+
 from icectl.errors import (
     FormatError,
-    IcectlError,
     ObjectNotFoundError,
     RepositoryNotFoundError,
     StorageError,
@@ -19,10 +20,16 @@ from icectl.model.ids import SnapshotId
 from icectl.model.repo import RepoInfo
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.layout import DRAFT, STANDARD, Layout
+from icectl.repository.lost_repo import describe_backups
 from icectl.repository.ops_log import BACKUPS, REPO_PATH
 from icectl.repository.ref_files import REF_FILE, read_ref_names, read_refs
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
+
+logger = logging.getLogger(__name__)
+
+_REMAINS = {BACKUPS, STANDARD.snapshots}
+"""Directories that only a repository has."""
 
 
 def open_repository(storage: Storage) -> Repository:
@@ -32,9 +39,23 @@ def open_repository(storage: Storage) -> Repository:
     except ObjectNotFoundError:
         return _open_ref_files(storage)
     try:
-        return repository_at(storage, decode_repo(data))
+        repository = repository_at(storage, decode_repo(data))
     except FormatError as error:
+        error.hint = error.hint or describe_backups(storage)
         raise error.at(REPO_PATH) from None
+    return _logged(repository)
+
+
+def _logged(repository: Repository) -> Repository:
+    logger.info(
+        "repository: %s, spec version %d, branches: %d, tags: %d%s",
+        repository.generation,
+        repository.spec_version,
+        len(repository.branch_tips),
+        len(repository.tag_targets),
+        "" if repository.info is None else f", snapshots: {len(repository.info.snapshots)}",
+    )
+    return repository
 
 
 def repository_at(storage: Storage, info: RepoInfo) -> Repository:
@@ -70,15 +91,17 @@ def _open_ref_files(storage: Storage) -> Repository:
             missing.add(error.path)
     branch = DEFAULT_BRANCH if DEFAULT_BRANCH in refs.branches else min(refs.branches)
     numbered = not names.branches[branch].endswith(f"/{REF_FILE}")
-    return Repository(
-        storage=storage,
-        generation=_read_generation(storage, layout, refs.branches[branch], numbered),
-        layout=layout,
-        spec_version=1,
-        info=None,
-        branch_tips=refs.branches,
-        tag_targets=refs.tags,
-        deleted_tag_names=tuple(sorted(names.deleted_tags, key=str.encode)),
+    return _logged(
+        Repository(
+            storage=storage,
+            generation=_read_generation(storage, layout, refs.branches[branch], numbered),
+            layout=layout,
+            spec_version=1,
+            info=None,
+            branch_tips=refs.branches,
+            tag_targets=refs.tags,
+            deleted_tag_names=tuple(sorted(names.deleted_tags, key=str.encode)),
+        )
     )
 
 
@@ -92,20 +115,29 @@ def _read_generation(
         return Generation.ALPHA_BINARY if numbered else Generation.V1
 
 
-def _not_found(storage: Storage) -> IcectlError:
-    message = f"there is no repository at {storage.location}"
+def _not_found(storage: Storage) -> RepositoryNotFoundError:
+    location = storage.location
+    message = f"there is no repository at {location}"
     try:
         there = set(storage.list_directories(""))
     except StorageError as error:
         return RepositoryNotFoundError(message, hint=error.message)
-    if BACKUPS in there or STANDARD.snapshots in there:
-        hint = (
-            f"it has files of one, yet no `{REPO_PATH}`; {BACKUPS}/ may hold older copies of it"
-            if BACKUPS in there
-            else f"it has snapshots, yet neither `{REPO_PATH}` nor refs; was `icectl init` ended?"
-        )
-    elif there:
+    if not there.isdisjoint(_REMAINS):
+        hint = describe_backups(storage)
+        if hint is not None:
+            message += f": its file `{REPO_PATH}` is missing"
+        else:
+            message += f": it has {', '.join(sorted(there & _REMAINS))}, but neither "
+            message += f"`{REPO_PATH}` nor refs"
+            hint = f"restore them from a copy; after an interrupted init: `icectl init {location}`"
+        return RepositoryNotFoundError(message, hint=hint, has_remains=True)
+    if there:
         hint = f"it has {', '.join(sorted(there)[:5])}; is the repository further down?"
+    elif "//" in (place := location.partition("://")[2]):
+        scheme = location.removesuffix(place)
+        hint = f"its keys begin with /; write {scheme}{place.replace('//', '/')} for those without"
+    elif storage.is_bucket_root:
+        hint = f"`icectl init {location}/repository` makes one in it"
     else:
-        hint = f"`icectl init {storage.location}` makes one"
+        hint = f"`icectl init {location}` makes one"
     return RepositoryNotFoundError(message, hint=hint)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from icectl.errors import FormatError, RefNotFoundError, UnsupportedError
+from icectl.errors import FormatError, ObjectNotFoundError, RefNotFoundError, UnsupportedError
 from icectl.format.envelope import Generation, decode_envelope
 from icectl.model.ids import ManifestId, ObjectId, SnapshotId
 from icectl.model.repo import RepoInfo, SnapshotInfo
@@ -24,6 +24,7 @@ from icectl.storage.contract import Storage
 if TYPE_CHECKING:
     from icectl.format.legacy import LegacyManifest
     from icectl.model.manifest import Manifest
+    from icectl.repository.alpha import Dimensions
 
 
 _File = TypeVar("_File")
@@ -123,6 +124,10 @@ class Repository:
 
         path = self.layout.snapshot(snapshot_id)
         snapshot = self._read(path, decode_snapshot if self.is_writable else _decode_legacy)
+        if self.generation is Generation.ALPHA_RAW:
+            from icectl.repository.alpha import rename_first
+
+            snapshot = rename_first(snapshot, self._renamed_first)
         _check_id(snapshot.id, snapshot_id, path)
         if self.info is None:
             self._read_infos[snapshot_id] = SnapshotInfo(
@@ -137,7 +142,7 @@ class Repository:
     def read_transaction_log(self, snapshot_id: SnapshotId) -> TransactionLog:
         from icectl.format.transaction_log import decode_transaction_log
 
-        if self.layout.transactions is None:
+        if not self.has_transaction_logs:
             raise UnsupportedError("repositories of this generation have no transaction logs")
         path = f"{self.layout.transactions}/{snapshot_id}"
         if not self.is_writable:
@@ -160,7 +165,12 @@ class Repository:
         if not self.is_writable:
             from icectl.format.legacy.columns import legacy_manifest_columns
 
-            return legacy_manifest_columns(self.read_legacy_manifest(manifest_id), manifest_id)
+            legacy = legacy_manifest_columns(self.read_legacy_manifest(manifest_id), manifest_id)
+            if self.generation is not Generation.ALPHA_RAW:
+                return legacy
+            from icectl.repository.alpha import without_misplaced
+
+            return without_misplaced(legacy, self._dimensions)
         path = self.layout.manifest(manifest_id)
         manifest = self._read(
             path, lambda data: decode_manifest(data, with_coordinates=with_coordinates)
@@ -178,6 +188,34 @@ class Repository:
         if manifest.id is not None:
             _check_id(manifest.id, manifest_id, path)
         return manifest
+
+    @cached_property
+    def has_transaction_logs(self) -> bool:
+        """False where the writer made none: before 0.1.0-alpha.5, and in the draft."""
+        if self.layout.transactions is None or self.generation is not Generation.ALPHA_RAW:
+            return self.layout.transactions is not None
+        logs = self.storage.list(self.layout.transactions, with_info=False)
+        return next(iter(logs), None) is not None
+
+    @cached_property
+    def _renamed_first(self) -> Mapping[SnapshotId, SnapshotId]:
+        from icectl.repository.alpha import find_renamed_first
+
+        return find_renamed_first(self.storage, self.layout)
+
+    @cached_property
+    def _dimensions(self) -> Dimensions:
+        from icectl.repository.alpha import collect_dimensions
+
+        return collect_dimensions(self._readable_snapshots())
+
+    def _readable_snapshots(self) -> Iterator[Snapshot]:
+        for listed in self.storage.list(self.layout.snapshots, with_info=False):
+            name = listed.path.removeprefix(f"{self.layout.snapshots}/")
+            try:
+                yield self.read_snapshot(SnapshotId.parse(name))
+            except (ValueError, FormatError, ObjectNotFoundError):
+                continue
 
     def _read(self, path: str, decode: Callable[[bytes], _File]) -> _File:
         data = self.storage.read(path)

@@ -8,6 +8,7 @@ tells whether the update landed, however many others came after it.
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterable
@@ -29,6 +30,8 @@ from icectl.repository.clock import format_duration, is_ahead, local_time, write
 from icectl.repository.edits import Edited
 from icectl.repository.ops_log import REPO_PATH, OpsLogBeyondReach, backup_object, walk_updates
 from icectl.storage.contract import Storage
+
+logger = logging.getLogger(__name__)
 
 MAX_ATTEMPTS = 200
 LONGEST_PAUSE_SECONDS = 3.0
@@ -111,10 +114,12 @@ def _update_until_won(
         try:
             storage.put_if_match(REPO_PATH, data, found.version)
         except PreconditionFailedError:
+            logger.info("another writer changed %s; attempt %d", REPO_PATH, attempt + 2)
             time.sleep(_pause(attempt, time.monotonic() - started))
             continue
         except StorageError as error:
             _check_landed(storage, tried, error)
+        logger.info("wrote %s, with a backup in %s", REPO_PATH, backup_object(backup))
         return tried
     raise ConflictError(
         f"the repository was changed by others {MAX_ATTEMPTS} times in a row",

@@ -84,7 +84,7 @@ class SparkEngine:
         count, size = counts.get(executors.GARBAGE_ROW, (0, 0))
         _, num_listed = counts.get(executors.LISTED, (0, 0))
         return SweptChunks(
-            SparkGarbage(self._spark, CHUNK, garbage, count, size), num_listed, foreign
+            SparkGarbage(self._spark, CHUNK, garbage, count, size, watch), num_listed, foreign
         )
 
     def spare_chunks(

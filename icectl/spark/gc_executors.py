@@ -140,8 +140,8 @@ def examine(storage: Storage, kind: ObjectKind, cutoff: int, batches: Batches) -
             for column in (candidates.column("size"), candidates.column("created_at"))
         )
         listing = Listing(kind, ids, size, created_at, ())
-        garbage = read_candidates(storage, listing, np.arange(len(ids)), Watch())
-        garbage = garbage[garbage.created_at < cutoff]
+        found = read_candidates(storage, listing, np.arange(len(ids)), Watch())
+        garbage = found.created_before(cutoff)
         yield pa.RecordBatch.from_pydict(
             {
                 "what": pa.array([GARBAGE_ROW] * len(garbage), pa.string()),

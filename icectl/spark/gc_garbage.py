@@ -17,9 +17,8 @@ from icectl.ops.gc.id_sets import IdSet
 from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.watch import OutOfTimeError, Watch
 from icectl.spark import gc_executors as executors
-from icectl.spark.failures import told_in_words
 from icectl.spark.gc_columns import GARBAGE, KEYS, PACKED_SQL, to_garbage, to_table
-from icectl.spark.gc_jobs import Source, map_in_arrow, run_job
+from icectl.spark.gc_jobs import Source, iterate_rows, map_in_arrow, run_job
 from icectl.storage.contract import Storage
 
 DELETES_PER_TASK = 65_536
@@ -35,6 +34,8 @@ class SparkGarbage:
     frame: Any
     count: int
     bytes: int
+    watch: Watch
+    """When the jobs about it must end."""
 
     @classmethod
     def counted(
@@ -50,7 +51,7 @@ class SparkGarbage:
         ((count, size),) = run_job(
             spark, watch, label, lambda: frame.agg(*total).collect(), sources
         )
-        return cls(spark, kind, frame, count, size)
+        return cls(spark, kind, frame, count, size, watch)
 
     def __len__(self) -> int:
         return self.count
@@ -63,19 +64,18 @@ class SparkGarbage:
 
     def _joined(self, ids: IdSet, how: str) -> SparkGarbage:
         frame = self.frame.join(self.spark.createDataFrame(to_table(ids)), KEYS, how)
-        return self.counted(self.spark, self.kind, frame.persist(), Watch())
+        return self.counted(self.spark, self.kind, frame.persist(), self.watch)
 
     def parts(self) -> Iterator[Garbage]:
         packed = map_in_arrow(self.frame.orderBy(*KEYS), executors.pack, PACKED_SQL)
-        with told_in_words():
-            for row in packed.toLocalIterator():
-                columns = {name: np.frombuffer(row[name], np.int64) for name in GARBAGE.names}
-                yield to_garbage(self.kind, columns)
+        for row in iterate_rows(self.spark, self.watch, packed):
+            columns = {name: np.frombuffer(row[name], np.int64) for name in GARBAGE.names}
+            yield to_garbage(self.kind, columns)
 
     def largest(self, count: int) -> Garbage:
         order = (sql.col("size").desc(), *KEYS)
         table = run_job(
-            self.spark, Watch(), "", lambda: self.frame.orderBy(*order).limit(count).toArrow()
+            self.spark, self.watch, "", lambda: self.frame.orderBy(*order).limit(count).toArrow()
         )
         return to_garbage(
             self.kind, {name: table.column(name).to_numpy() for name in GARBAGE.names}
@@ -90,7 +90,7 @@ class SparkGarbage:
         )
         totals = (sql.count("*"), sql.sum("size"))
         rows = run_job(
-            self.spark, Watch(), "", lambda: self.frame.groupBy(group).agg(*totals).collect()
+            self.spark, self.watch, "", lambda: self.frame.groupBy(group).agg(*totals).collect()
         )
         counts = np.zeros((len(bounds) + 1, 2), np.int64)
         for number, count, size in rows:

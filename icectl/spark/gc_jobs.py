@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from icectl.errors import FormatError, IcectlError, StorageError
 from icectl.ops.gc.watch import Watch
@@ -66,15 +66,15 @@ def run_job(
 
     It may be called again, and must build its DataFrame itself: one that failed stays so.
     """
-    with told_in_words(), watch.phase(label):
+    with told_in_words(), watch.phase(label), _Job(spark, watch) as job:
         for attempt in range(1, ATTEMPTS + 1):
             try:
-                return _run_with_end(spark, watch, action)
+                return job.run(action)
             except IcectlError:
                 raise
             except Exception:
                 for source in sources:
-                    failure = source.find_failure()
+                    failure = job.run(source.find_failure)
                     if failure is not None:
                         raise failure from None
                 # Spark gives up on a job when executors were lost and the part that it computes
@@ -84,15 +84,45 @@ def run_job(
     raise AssertionError("unreachable")
 
 
-def _run_with_end(spark: Any, watch: Watch, action: Callable[[], Result]) -> Result:
-    tag = f"icectl-{secrets.token_hex(8)}"
+def iterate_rows(spark: Any, watch: Watch, frame: Any) -> Iterator[Any]:
+    """All rows, a partition at a time."""
+    with told_in_words(), _Job(spark, watch) as job:
+        rows = job.run(lambda: iter(frame.toLocalIterator()))
+        while (row := job.run(lambda: next(rows, None))) is not None:
+            yield row
 
-    def tagged() -> Result:
-        spark.addTag(tag)
-        return action()
 
-    with ThreadPoolExecutor(1, "icectl-spark") as pool:
-        future = pool.submit(tagged)
+class _Job:
+    """Actions on a thread of their own, with a tag by which they are cancelled in time."""
+
+    def __init__(self, spark: Any, watch: Watch) -> None:
+        self._spark = spark
+        self._watch = watch
+        self._tag = f"icectl-{secrets.token_hex(8)}"
+        self._pool = ThreadPoolExecutor(1, "icectl-spark")
+
+    def __enter__(self) -> Self:
+        add = self._spark.addTag if self._is_remote else self._spark.sparkContext.addJobTag
+        self._pool.submit(add, self._tag).result()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self._pool.shutdown()
+
+    @property
+    def _is_remote(self) -> bool:
+        """A client of Spark Connect has no context; tags of any other session reach no job."""
+        return not hasattr(self._spark, "sparkContext")
+
+    def _cancel(self) -> None:
+        if self._is_remote:
+            self._spark.interruptTag(self._tag)
+        else:
+            self._spark.sparkContext.cancelJobsWithTag(self._tag)
+
+    def run(self, action: Callable[[], Result]) -> Result:
+        """`OutOfTimeError` when the time is over; the action is cancelled then."""
+        future = self._pool.submit(action)
         try:
             while True:
                 try:
@@ -100,7 +130,9 @@ def _run_with_end(spark: Any, watch: Watch, action: Callable[[], Result]) -> Res
                 except TimeoutError:
                     if future.done():
                         raise
-                    watch.check_time()
+                    self._watch.check_time()
         finally:
-            if not future.done():
-                spark.interruptTag(tag)
+            # Again and again: Spark cancels what runs, and the action may not have got there yet.
+            while not future.done():
+                self._cancel()
+                wait([future], SECONDS_BETWEEN_LOOKS)

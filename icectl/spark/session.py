@@ -6,6 +6,7 @@ that runs now, unless `PYSPARK_PYTHON` says otherwise.
 
 from __future__ import annotations
 
+import logging
 import socket
 import sys
 import warnings
@@ -19,6 +20,8 @@ from typing import Any
 from icectl.errors import IcectlError, UnsupportedError, UsageError
 from icectl.ops.java import find_java, why_no_java
 from icectl.spark import register
+
+logger = logging.getLogger(__name__)
 
 PYSPARK_HINT = "pip install 'icectl[spark]' installs PySpark; it needs Java 17 or newer"
 JAVA_HINT = "install Java 17 or newer, and let JAVA_HOME name it or be unset"
@@ -103,6 +106,7 @@ def spark_session(
         yield running
         return
     _check_connection(options)
+    logger.info("starting a Spark session")
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
     # Where Spark would make a directory for tables of its own, if only for SHOW TABLES.
     with TemporaryDirectory(prefix="icectl-") as warehouse:

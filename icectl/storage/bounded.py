@@ -14,22 +14,34 @@ Result = TypeVar("Result")
 
 
 def map_bounded(
-    submit: Callable[[Item], Future[Result]], items: Iterable[Item], *, ahead: int
+    submit: Callable[[Item], Future[Result]],
+    items: Iterable[Item],
+    *,
+    ahead: int | Callable[[], int],
 ) -> Iterator[Result]:
     """The results as they arrive; at most `ahead` items are submitted and not yet yielded.
+
+    A bound that may change is given as a function.
 
     The items are consumed lazily. When the caller stops early, what has not begun is cancelled.
     """
     from concurrent.futures import FIRST_COMPLETED, wait
 
     source = iter(items)
-    pending = {submit(item) for item in islice(source, ahead)}
+    pending: set[Future[Result]] = set()
+
+    def fill(waiting: int) -> None:
+        bound = ahead() if callable(ahead) else ahead
+        room = max(0, bound - len(pending) - waiting)
+        pending.update(submit(item) for item in islice(source, room))
+
     try:
+        fill(0)
         while pending:
             done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            for future in done:
+            for waiting, future in enumerate(done, 1 - len(done)):
                 result = future.result()
-                pending.update(submit(item) for item in islice(source, 1))
+                fill(-waiting)
                 yield result
     finally:
         for future in pending:

@@ -66,6 +66,10 @@ class Storage(ABC):
 
     is_object_store: ClassVar[bool] = False
     """There official clients write conditionally, unless the configuration turns it off."""
+    deletes_per_request: int = 1
+    """How many objects one request deletes."""
+    is_bucket_root = False
+    """Whether the root is a whole bucket; official clients create no repository there."""
 
     @property
     @abstractmethod
@@ -165,7 +169,10 @@ class Storage(ABC):
 
     @abstractmethod
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
-        """Delete the objects and report each one; an object that is already gone is a success."""
+        """Delete the objects and report each one; an object that is already gone is a success.
+
+        After a `ThrottledError` nothing more is sent: what was not tried has that error, too.
+        """
 
     @abstractmethod
     def ensure_conditional_writes(self) -> None:

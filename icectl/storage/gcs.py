@@ -7,6 +7,8 @@ own calls have their own retries and hide the status of an answer.
 from __future__ import annotations
 
 import json
+import logging
+import time
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from datetime import datetime
@@ -19,8 +21,11 @@ from uuid import uuid4
 from icectl.errors import StorageError
 from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
+from icectl.storage.paths import check_size
 from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure, reason_of
 from icectl.storage.times import microseconds, microseconds_of_http_date
+
+logger = logging.getLogger(__name__)
 
 
 class GcsStorage(ObjectStore):
@@ -77,6 +82,7 @@ class GcsStorage(ObjectStore):
         import aiohttp
 
         filesystem = self._filesystem
+        began = time.monotonic()
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT
         )
@@ -90,7 +96,10 @@ class GcsStorage(ObjectStore):
                 data=data,
                 timeout=timeout,
             ) as response:
+                check_size(path, response.content_length or 0)
                 body = await response.read()
+        except StorageError:
+            raise
         except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError) as error:
             connecting = not isinstance(error, aiohttp.SocketTimeoutError)
             reason = reason_of(getattr(error, "os_error", error))
@@ -102,6 +111,8 @@ class GcsStorage(ObjectStore):
         except Exception as error:
             # google.auth and gcsfs have many kinds for credentials that do not work.
             raise RequestFailure(401, f"credentials failed: {type(error).__name__}") from error
+        finally:
+            logger.debug("%s %s: %.0f ms", method, path, (time.monotonic() - began) * 1000)
         if response.status >= 400:
             raise _refusal(response.status, body)
         return response.headers, body

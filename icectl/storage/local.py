@@ -4,26 +4,23 @@ A conditional put holds one lock per repository, compares, writes a temporary fi
 root, and renames it: readers and a killed process see the old bytes or the new ones. The
 lock keeps processes of icectl apart; the official client takes no lock on local disk, so an
 official writer at the same moment is beyond what it can protect.
+
+Links below the root are not followed, and what is not a regular file is not read; see `beneath`.
 """
 
 from __future__ import annotations
 
-import errno
-import fcntl
+import logging
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
 
-from icectl.errors import (
-    ObjectNotFoundError,
-    PreconditionFailedError,
-    RefusedError,
-    StorageError,
-)
+from icectl.errors import ObjectNotFoundError, PreconditionFailedError, StorageError
+from icectl.storage.beneath import READABLE, Beneath
 from icectl.storage.bounded import in_batches, map_on_threads
 from icectl.storage.contract import (
     WHOLE_DIRECTORY,
@@ -33,27 +30,25 @@ from icectl.storage.contract import (
     Version,
     VersionedBytes,
 )
+from icectl.storage.lock import locked
 from icectl.storage.paths import PRIVATE_PREFIX, check_path, check_prefix, join_path
+from icectl.storage.publish import exists, publish, write_temporary
 
-LOCK_NAME = f"{PRIVATE_PREFIX}lock"
-# One name per directory is enough, since it is written under the lock only; and what a killed
-# process left behind is removed by the next put there.
-TEMPORARY_NAME = f"{PRIVATE_PREFIX}temporary"
+logger = logging.getLogger(__name__)
 
 THREADS = 8
 FEW_READS = 16
 SLOW_READ_SECONDS = 0.0005
 DELETE_BATCH = 128
 NAMES_BATCH = 16384
-NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
-NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 class LocalStorage(Storage):
     """The directory `root`; it need not exist before the first put."""
 
-    def __init__(self, root: str | Path) -> None:
+    def __init__(self, root: str | Path, *, follow_links: bool = False) -> None:
         self._root = Path(root).absolute()
+        self._beneath = Beneath(str(self._root), follow_links=follow_links)
 
     def __repr__(self) -> str:
         return f"LocalStorage({str(self._root)!r})"
@@ -63,22 +58,30 @@ class LocalStorage(Storage):
         return str(self._root)
 
     def read(self, path: str) -> bytes:
-        with self._failures(path, "read"), open(self._name(path), "rb", buffering=0) as file:  # noqa: PTH123
-            return file.readall()
+        logger.debug("read %s", path)
+        try:
+            file, status = self._beneath.open_file_at(check_path(path))
+            try:
+                return self._beneath.read_whole(file, status, path)
+            finally:
+                os.close(file)
+        except OSError as error:
+            raise self._error(error, path, "read") from error
 
     def read_versioned(self, path: str) -> VersionedBytes:
         data = self.read(path)
         return VersionedBytes(data, _digest(data), self.read_clock())
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        with self._failures(path, "read"), self._file(path).open("rb", buffering=0) as file:
-            file.seek(offset)
-            data = bytearray()
-            while len(data) < length and (part := file.read(length - len(data))):
-                data += part
+        with self._failures(path, "read"):
+            file, status = self._beneath.open_file_at(check_path(path))
+            try:
+                data = self._beneath.read_range(file, status, offset, length, path)
+            finally:
+                os.close(file)
         if len(data) < length:
             raise StorageError(f"{path} ends before byte {offset + length}")
-        return bytes(data)
+        return data
 
     def read_many(
         self, paths: Iterable[str], *, concurrency: int = 16
@@ -107,7 +110,7 @@ class LocalStorage(Storage):
 
     def info(self, path: str) -> ObjectInfo:
         try:
-            status = os.stat(self._name(path))  # noqa: PTH116 -- a Path costs more than the call
+            status = self._beneath.status(check_path(path))
         except OSError as error:
             raise self._error(error, path, "read") from error
         if stat.S_ISDIR(status.st_mode):
@@ -122,6 +125,7 @@ class LocalStorage(Storage):
         starts_with: str = "",
         shard: ListingShard = WHOLE_DIRECTORY,
     ) -> Iterator[ObjectInfo]:
+        logger.debug("list %s", prefix or ".")
         top = check_prefix(prefix)
         name_start = len(top) + 1 if top else 0
         for directory, entries in self._walk(top):
@@ -135,7 +139,7 @@ class LocalStorage(Storage):
                     continue
                 # A file that went away since the directory was read is not there.
                 with suppress(ObjectNotFoundError), self._failures(path, "read"):
-                    status = entry.stat()
+                    status = entry.stat(follow_symlinks=self._beneath.follow_links)
                     yield ObjectInfo(path, status.st_size, status.st_mtime_ns // 1000)
 
     def list_names(self, prefix: str) -> Iterator[Sequence[str]]:
@@ -149,17 +153,18 @@ class LocalStorage(Storage):
         self, prefix: str, names: Iterable[str]
     ) -> Iterator[tuple[int, int] | None]:
         names = list(names)
+        follow = self._beneath.follow_links
         check_path("/".join(names) or "none")  # of all names at once: there may be a million
         with self._failures(prefix, "read"):
             try:
-                directory = os.open(self._root / check_prefix(prefix), os.O_DIRECTORY)
+                directory = self._beneath.open_directory(check_prefix(prefix))
             except (FileNotFoundError, NotADirectoryError):
                 yield from [None] * len(names)
                 return
         try:
             for name in names:
                 try:
-                    status = os.stat(name, dir_fd=directory)
+                    status = os.stat(name, dir_fd=directory, follow_symlinks=follow)
                 except (FileNotFoundError, NotADirectoryError):
                     yield None
                 except OSError as error:
@@ -183,25 +188,7 @@ class LocalStorage(Storage):
     def put_if_absent(
         self, path: str, data: bytes, *, metadata: Mapping[str, str] | None = None
     ) -> Version:
-        file = self._file(path)
-
-        def link(temporary: Path) -> None:
-            # A link never replaces, so even a writer that takes no lock is not overwritten.
-            try:
-                file.hardlink_to(temporary)
-            except FileExistsError:
-                raise PreconditionFailedError(path) from None
-            except OSError as error:
-                if error.errno not in NO_HARD_LINKS:
-                    raise
-                if file.exists():
-                    raise PreconditionFailedError(path) from None
-                temporary.replace(file)
-            else:
-                temporary.unlink()
-
-        self._put(path, data, condition=lambda: not file.exists(), publish=link)
-        return _digest(data)
+        return self._put(path, data, None)
 
     def put_if_match(
         self,
@@ -211,34 +198,46 @@ class LocalStorage(Storage):
         *,
         metadata: Mapping[str, str] | None = None,
     ) -> Version:
-        file = self._file(path)
-
-        def unchanged() -> bool:
-            try:
-                return _digest(file.read_bytes()) == version
-            except FileNotFoundError:
-                return False
-
-        self._put(path, data, condition=unchanged, publish=lambda new: new.replace(file))
-        return _digest(data)
+        return self._put(path, data, version)
 
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
-        def delete_one(path: str) -> StorageError | None:
-            try:
-                os.unlink(self._name(path))  # noqa: PTH108 -- a Path costs more than the call
-            except OSError as failure:
-                error = self._error(failure, path, "deleted")
-                return None if isinstance(error, ObjectNotFoundError) else error
-            return None
-
         batches = map_on_threads(
-            lambda batch: [(path, delete_one(path)) for path in batch],
+            self._delete_batch,
             in_batches(paths, DELETE_BATCH),
             workers=THREADS,
             ahead=2 * THREADS,
         )
         for batch in batches:
             yield from batch
+
+    def _delete_batch(self, paths: Sequence[str]) -> Sequence[tuple[str, StorageError | None]]:
+        by_directory: dict[str, list[str]] = {}
+        for path in paths:
+            by_directory.setdefault(check_path(path).rpartition("/")[0], []).append(path)
+        outcome: list[tuple[str, StorageError | None]] = []
+        for parent, group in by_directory.items():
+            try:
+                directory = self._beneath.open_directory(parent)
+            except (OSError, StorageError) as failure:
+                outcome += [(path, self._delete_failure(failure, path)) for path in group]
+                continue
+            start = len(parent) + 1 if parent else 0
+            try:
+                for path in group:
+                    try:
+                        os.unlink(path[start:], dir_fd=directory)
+                    except OSError as failure:
+                        outcome.append((path, self._delete_failure(failure, path)))
+                    else:
+                        outcome.append((path, None))
+            finally:
+                os.close(directory)
+        return outcome
+
+    def _delete_failure(self, failure: OSError | StorageError, path: str) -> StorageError | None:
+        if isinstance(failure, OSError):
+            failure = self._error(failure, path, "deleted")
+        return None if isinstance(failure, ObjectNotFoundError) else failure
 
     def ensure_conditional_writes(self) -> None:
         """Nothing to probe: a put takes the lock itself, and refuses where there is none."""
@@ -251,12 +250,6 @@ class LocalStorage(Storage):
         with suppress(OSError), tempfile.TemporaryFile(dir=self._root) as file:
             return os.fstat(file.fileno()).st_mtime_ns // 1000
         return time.time_ns() // 1000
-
-    def _file(self, path: str) -> Path:
-        return self._root / check_path(path)
-
-    def _name(self, path: str) -> str:
-        return f"{self._root}/{check_path(path)}"
 
     def _walk(self, top: str) -> Iterator[tuple[str, Sequence[os.DirEntry[str]]]]:
         """The files below a directory in batches, each batch with the directory it lies in."""
@@ -273,20 +266,24 @@ class LocalStorage(Storage):
     def _directories(self, parent: str, batch: Iterable[os.DirEntry[str]]) -> dict[str, None]:
         """Their names, in the order of the batch."""
         with self._failures(parent, "listed"):  # a loop of symbolic links, for one
-            # The directories of a repository may lie elsewhere; in them a link is a foreign name.
-            follow = not parent
+            # With the opt-in the directories of a repository may lie elsewhere. In them, and
+            # everywhere without it, a link is a foreign name.
+            follow = self._beneath.follow_links and not parent
             return dict.fromkeys(e.name for e in batch if e.is_dir(follow_symlinks=follow))
 
     def _scan(self, directory: str) -> Iterator[Sequence[os.DirEntry[str]]]:
         with self._failures(directory or self.location, "listed"):
             try:
-                entries = os.scandir(self._root / directory)
+                descriptor = self._beneath.open_directory(directory, READABLE)
             except (FileNotFoundError, NotADirectoryError):
                 if not directory:
                     self._check_root()
                 return
-            with entries:
-                yield from in_batches(entries, NAMES_BATCH)
+            try:  # the entries use the descriptor while they are looked at
+                with os.scandir(descriptor) as entries:
+                    yield from in_batches(entries, NAMES_BATCH)
+            finally:
+                os.close(descriptor)
 
     def _check_root(self) -> None:
         """A root that does not exist yet is empty; below or at a file there never will be one."""
@@ -294,44 +291,44 @@ class LocalStorage(Storage):
         if not there.is_dir():
             raise StorageError(f"{there} is not a directory")
 
-    def _put(
-        self,
-        path: str,
-        data: bytes,
-        *,
-        condition: Callable[[], bool],
-        publish: Callable[[Path], object],
-    ) -> None:
-        directory = self._file(path).parent
+    def _put(self, path: str, data: bytes, version: Version | None) -> Version:
+        """Write the object if it is at `version`; without one, if it does not exist."""
+        parent, _, name = check_path(path).rpartition("/")
         with self._failures(path, "written"):
-            _make_directory(directory)
-            with self._locked():
-                if not condition():
-                    raise PreconditionFailedError(path)
-                # In the root: left by a kill below refs/, the official client takes it for a ref.
-                temporary = self._root / TEMPORARY_NAME
-                # Never truncated in place: after a kill it may be a second link to an object.
-                temporary.unlink(missing_ok=True)
-                with temporary.open("xb") as file:
-                    file.write(data)
-                    file.flush()
-                    os.fsync(file.fileno())
-                publish(temporary)
-                _sync_directory(directory)
-
-    @contextmanager
-    def _locked(self) -> Iterator[None]:
-        with (self._root / LOCK_NAME).open("ab") as lock:
+            _make_directory(self._root)
+            root = self._beneath.open_directory("", READABLE)
             try:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            except OSError as error:
-                if error.errno not in NO_LOCKS:
-                    raise
-                raise RefusedError(
-                    f"the file system of {self.location} has no file locks",
-                    hint="two writers could overwrite each other there; use another file system",
-                ) from error
-            yield
+                directory = self._beneath.open_directory(parent, READABLE, create=True)
+                try:
+                    with locked(root, self.location):
+                        old = self._check_version(directory, name, path, version)
+                        write_temporary(root, data, old)
+                        publish(root, directory, name, path, is_new=old is None)
+                        os.fsync(directory)
+                finally:
+                    os.close(directory)
+            finally:
+                os.close(root)
+        return _digest(data)
+
+    def _check_version(
+        self, directory: int, name: str, path: str, version: Version | None
+    ) -> os.stat_result | None:
+        """The status of the file that is to be replaced; `PreconditionFailedError` if changed."""
+        if version is None:
+            if exists(directory, name):
+                raise PreconditionFailedError(path)
+            return None
+        try:
+            file, status = self._beneath.open_file(directory, name, path)
+        except (FileNotFoundError, IsADirectoryError):
+            raise PreconditionFailedError(path) from None
+        try:
+            if _digest(self._beneath.read_whole(file, status, path)) != version:
+                raise PreconditionFailedError(path)
+        finally:
+            os.close(file)
+        return status
 
     @contextmanager
     def _failures(self, path: str, done: str) -> Iterator[None]:

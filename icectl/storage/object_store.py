@@ -18,8 +18,15 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 from uuid import uuid4
 
-from icectl.errors import ObjectNotFoundError, PreconditionFailedError, RefusedError, StorageError
+from icectl.errors import (
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    RefusedError,
+    StorageError,
+    ThrottledError,
+)
 from icectl.storage.bounded import in_batches, map_bounded
+from icectl.storage.congestion import Congestion
 from icectl.storage.contract import (
     WHOLE_DIRECTORY,
     ListingShard,
@@ -62,15 +69,16 @@ class ObjectStore(Storage):
     is_object_store = True
     scheme: str
     permission_hint: str
-    deletes_per_request: int
     deletes_in_flight: int
 
     def __init__(self, bucket: str, prefix: str) -> None:
         self._bucket = bucket
         self._prefix = prefix
+        self.is_bucket_root = not prefix
         self._conditional_writes = False
         self._connect_lock = threading.Lock()
         self._connected: tuple[int, Any] | None = None
+        self._deletes = Congestion(self.deletes_in_flight)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.location!r})"
@@ -81,6 +89,7 @@ class ObjectStore(Storage):
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._connect_lock = threading.Lock()
+        self._deletes = Congestion(self.deletes_in_flight)
 
     @abstractmethod
     def _connect(self) -> Any:
@@ -124,12 +133,17 @@ class ObjectStore(Storage):
                 self._connected = (os.getpid(), self._connect())
             return self._connected[1]
 
+    def _find_root(self) -> str:
+        """What every key begins with."""
+        return f"{self._prefix}/" if self._prefix else ""
+
     def _key(self, path: str) -> str:
-        return join_path(self._prefix, check_path(path))
+        return self._find_root() + check_path(path)
 
     def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         try:
             loop = self._filesystem.loop
+            self._find_root()  # it may take requests, which work on the loop cannot wait for
         except BaseException:
             work.close()
             raise
@@ -205,7 +219,7 @@ class ObjectStore(Storage):
         shard: ListingShard = WHOLE_DIRECTORY,
     ) -> Iterator[ObjectInfo]:
         directory = self._directory(prefix)
-        root = len(self._prefix) + 1 if self._prefix else 0
+        root = len(self._find_root())
         bounds = (
             directory + shard.after if shard.after else "",
             None if shard.through is None else directory + shard.through,
@@ -220,11 +234,11 @@ class ObjectStore(Storage):
     def list_directories(self, prefix: str) -> Iterator[str]:
         directory = self._directory(prefix)
         for page in self._pages(directory, ("", None), flat=True):
-            yield from (name[len(directory) :].rstrip("/") for name in page.directories)
+            names = (name[len(directory) :].rstrip("/") for name in page.directories)
+            yield from filter(None, names)  # keys that begin with `/` have an empty name
 
     def _directory(self, prefix: str) -> str:
-        directory = join_path(self._prefix, check_prefix(prefix)).rstrip("/")
-        return f"{directory}/" if directory else ""
+        return self._find_root() + (f"{check_prefix(prefix)}/" if prefix else "")
 
     def _pages(
         self, beginning: str, bounds: tuple[str, str | None], *, flat: bool
@@ -290,27 +304,25 @@ class ObjectStore(Storage):
         raise PreconditionFailedError(path)
 
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
-        batches = map_bounded(
+        return self._deletes.send(
             lambda batch: self._submit(self._delete_batch(batch)),
             in_batches(paths, self.deletes_per_request),
-            ahead=self.deletes_in_flight,
         )
-        for outcome in batches:
-            yield from outcome
 
     async def _delete_batch(self, batch: Seq[str]) -> Seq[tuple[str, StorageError | None]]:
         remaining = {self._key(path): path for path in batch}
         failures: dict[str, RequestFailure] = {}
 
         async def attempt() -> None:
-            failures.update(await self._delete_objects([*remaining]))
-            for key in [key for key in remaining if key not in failures]:
-                del remaining[key]
-            again = [failure for failure in failures.values() if failure.retryable]
-            if again:
-                for key in [key for key in failures if failures[key].retryable]:
-                    del failures[key]
-                raise again[0]
+            with self._deletes.request():
+                failures.update(await self._delete_objects([*remaining]))
+                for key in [key for key in remaining if key not in failures]:
+                    del remaining[key]
+                again = [failure for failure in failures.values() if failure.retryable]
+                if again:
+                    for key in [key for key in failures if failures[key].retryable]:
+                        del failures[key]
+                    raise again[0]
 
         try:
             await with_retries(attempt)
@@ -381,7 +393,8 @@ class ObjectStore(Storage):
             )
         if failure.status is None:
             return StorageError(f"no answer from {where} for {path}: {failure.message}")
-        return StorageError(
+        kind = ThrottledError if failure.is_throttling else StorageError
+        return kind(
             f"{where} failed on {path}: {failure.status} {failure.code} {failure.message}".rstrip()
         )
 

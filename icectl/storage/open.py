@@ -7,18 +7,24 @@ files of the cloud's own libraries.
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Mapping
 
 from icectl.errors import UsageError
 from icectl.storage.contract import Storage
 
+logger = logging.getLogger(__name__)
+
 SCHEMES = ("file", "s3", "gs", "gcs", "memory")
 
 STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {
-    "file": (),
+    "file": ("follow_links",),
     "memory": (),
-    "s3": ("endpoint_url", "region", "profile", "anonymous", "force_path_style"),
+    "s3": (
+        *("endpoint_url", "region", "profile", "anonymous", "force_path_style"),
+        "legacy_rooted_keys",
+    ),
     "gs": ("endpoint_url", "anonymous", "credentials_file"),
 }
 """The options of each kind of storage, as KEY in `--storage-option KEY=VALUE`."""
@@ -28,13 +34,18 @@ _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
 def open_storage(location: str, options: Mapping[str, str] | None = None) -> Storage:
     """The storage at `location`; nothing is read or connected yet."""
-    options = options or {}
+    storage = _open_storage(location, options or {})
+    logger.info("storage: %s", storage.location)
+    return storage
+
+
+def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
     scheme, rest = split_location(location)
     _check_options(scheme, options)
     if scheme == "file":
         from icectl.storage.local import LocalStorage
 
-        return LocalStorage(rest)
+        return LocalStorage(rest, follow_links=_flag("follow_links", options))
     if scheme == "memory":
         from icectl.storage.memory import MemoryStorage
 
@@ -48,12 +59,19 @@ def open_storage(location: str, options: Mapping[str, str] | None = None) -> Sto
         )
     if not bucket:
         raise UsageError(f"{location} names no bucket", hint=f"write {scheme}://BUCKET/PREFIX")
-    prefix = prefix.strip("/")
     anonymous = _flag("anonymous", options)
     endpoint_url = _endpoint_url(options)
     if scheme == "s3":
         from icectl.storage.s3 import S3Storage
 
+        # A `/` at the beginning is part of the keys, as with the official client.
+        prefix = prefix.rstrip("/")
+        rooted = _flag("legacy_rooted_keys", options) if "legacy_rooted_keys" in options else None
+        if prefix and rooted:
+            raise UsageError(
+                "the storage option legacy_rooted_keys is for the root of a bucket",
+                hint=f"write s3://{bucket}, or leave the option out",
+            )
         return S3Storage(
             bucket,
             prefix,
@@ -62,12 +80,14 @@ def open_storage(location: str, options: Mapping[str, str] | None = None) -> Sto
             profile=options.get("profile"),
             anonymous=anonymous,
             force_path_style=_flag("force_path_style", options),
+            legacy_rooted_keys=rooted,
         )
     from icectl.storage.gcs import GcsStorage
 
     return GcsStorage(
         bucket,
-        prefix,
+        # The official client leaves empty names out there.
+        "/".join(filter(None, prefix.split("/"))),
         endpoint_url=endpoint_url,
         credentials_file=options.get("credentials_file"),
         anonymous=anonymous,

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from icectl.errors import StorageError
+from icectl import limits
+from icectl.errors import ObjectTooLargeError, StorageError
 
 PRIVATE_PREFIX = ".icectl-"
 """Names that begin so are icectl's lock, temporary and probe files: no listing shows them.
 
 Icechunk's own names never begin with a dot, so that they cannot collide.
 """
+
+MAX_NAME = 1024 - 256
+"""Bytes: object stores allow 1,024 for a whole key, and a prefix takes its part."""
 
 _NO_NAMES = frozenset({"", ".", ".."})
 
@@ -18,11 +22,29 @@ def is_private(path: str) -> bool:
     return path.rpartition("/")[2].startswith(PRIVATE_PREFIX)
 
 
+def is_object_name(path: str) -> bool:
+    """Whether an object below the root can have the name, on any storage."""
+    try:
+        encoded = path.encode()
+    except UnicodeEncodeError:
+        return False
+    return len(encoded) <= MAX_NAME and "\0" not in path and _NO_NAMES.isdisjoint(path.split("/"))
+
+
 def check_path(path: str) -> str:
     """The path itself, when it names an object below the root; `StorageError` otherwise."""
     if "\0" in path or not _NO_NAMES.isdisjoint(path.split("/")):
         raise StorageError(f"{path!r} is not the path of an object inside a repository")
     return path
+
+
+def check_size(path: str, size: int) -> None:
+    """`ObjectTooLargeError` for an object that is not to be read as a whole."""
+    if size > limits.FILE_BYTES:
+        raise ObjectTooLargeError(
+            f"{path} has {size:,} bytes, more than {limits.FILE_BYTES:,} (the limit FILE_BYTES "
+            "of icectl)"
+        )
 
 
 def check_prefix(prefix: str) -> str:

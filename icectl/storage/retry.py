@@ -7,11 +7,14 @@ backoff. A refusal (no permission, not there, condition not met) is final at onc
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import random
 import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
+
+logger = logging.getLogger(__name__)
 
 Result = TypeVar("Result")
 
@@ -24,9 +27,10 @@ UNREACHABLE_BUDGET = 5.0
 READ_TIMEOUT = 30.0
 
 RETRYABLE_STATUSES = frozenset({408, 425, 429, 500, 502, 503, 504})
-RETRYABLE_CODES = frozenset(
-    {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown", "Throttling"}
+THROTTLING_CODES = frozenset(
+    {"RequestLimitExceeded", "SlowDown", "Throttling", "ThrottlingException", "TooManyRequests"}
 )
+RETRYABLE_CODES = THROTTLING_CODES | {"InternalError", "RequestTimeout", "ServiceUnavailable"}
 
 
 class RequestFailure(Exception):  # noqa: N818 -- it never leaves the storage layer
@@ -53,6 +57,10 @@ class RequestFailure(Exception):  # noqa: N818 -- it never leaves the storage la
             else retryable
         )
 
+    @property
+    def is_throttling(self) -> bool:
+        return self.status in (429, 503) or self.code in THROTTLING_CODES
+
 
 async def with_retries(attempt: Callable[[], Awaitable[Result]]) -> Result:
     """The result of the first attempt that succeeds; the last `RequestFailure` otherwise."""
@@ -67,6 +75,8 @@ async def with_retries(attempt: Callable[[], Awaitable[Result]]) -> Result:
             too_long = failure.unreachable and elapsed + delay > UNREACHABLE_BUDGET
             if tries == ATTEMPTS or too_long or not failure.retryable:
                 raise
+            reason = failure.code if failure.status is None else f"{failure.status} {failure.code}"
+            logger.info("attempt %d failed (%s), next in %.1f s", tries, reason, delay)
         await asyncio.sleep(delay)
         tries += 1
 

@@ -3,19 +3,38 @@
 Credentials, endpoint and region come from botocore's standard variables and files unless an
 option names them. Requests go through `call_s3` one at a time: s3fs's own file operations
 drop conditions (large writes) and errors (bulk deletes).
+
+Official releases before 2.1 began every key with `/` when the prefix was empty
+(https://github.com/earth-mover/icechunk/issues/2239). Newer ones do not, and recognise such
+repositories by a few names that every repository has, as is done here.
 """
 
 from __future__ import annotations
 
+import asyncio
+import logging
+import time
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from typing import Any
 
-from icectl.errors import StorageError
+from icectl.errors import RefusedError, StorageError
 from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
-from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure, reason_of
+from icectl.storage.paths import check_size
+from icectl.storage.retry import (
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
+    RequestFailure,
+    reason_of,
+    with_retries,
+)
 from icectl.storage.times import microseconds, microseconds_of_http_date
+
+logger = logging.getLogger(__name__)
+
+ANCHORS = ("repo", "refs/branch.main/ref.json", "refs/branch.main/ZZZZZZZZ.json")
+"""One of them is in every repository: spec version 2, 1, and the alpha releases."""
 
 
 class S3Storage(ObjectStore):
@@ -38,8 +57,15 @@ class S3Storage(ObjectStore):
         profile: str | None = None,
         anonymous: bool = False,
         force_path_style: bool = False,
+        legacy_rooted_keys: bool | None = None,
     ) -> None:
+        """`legacy_rooted_keys`: whether keys in a bucket's root begin with `/`; None finds out."""
         super().__init__(bucket, prefix)
+        self._root: str | None = None
+        if prefix:
+            self._root = f"{prefix}/"
+        elif legacy_rooted_keys is not None:
+            self._root = "/" if legacy_rooted_keys else ""
         self._endpoint_url = endpoint_url
         self._region = region
         self._profile = profile
@@ -49,6 +75,41 @@ class S3Storage(ObjectStore):
     def listing_shards(self) -> int:
         # A directory bucket lists in no order and knows no StartAfter.
         return 1 if self._bucket.endswith("--x-s3") else super().listing_shards()
+
+    def _find_root(self) -> str:
+        if self._root is None:
+            loop = self._filesystem.loop
+            probe = asyncio.run_coroutine_threadsafe(self._probe_root(), loop)
+            self._root = "/" if probe.result() else ""
+        return self._root
+
+    async def _probe_root(self) -> bool:
+        """Whether the repository in the root of the bucket has keys that begin with `/`."""
+        plain, rooted = await asyncio.gather(
+            asyncio.gather(*(self._find_etag(name) for name in ANCHORS)),
+            asyncio.gather(*(self._find_etag(f"/{name}") for name in ANCHORS)),
+        )
+        # Some servers drop the `/`: then both names lead to one object.
+        only_rooted = [etag for etag, same in zip(rooted, plain, strict=True) if etag != same]
+        if not any(only_rooted):
+            return False
+        if any(plain):
+            raise RefusedError(
+                f"{self.location} has two repositories, one with keys that begin with / and one "
+                "without",
+                hint="choose one: --storage-option legacy_rooted_keys=true (with /) or "
+                "legacy_rooted_keys=false",
+            )
+        return True
+
+    async def _find_etag(self, key: str) -> str | None:
+        try:
+            return (await with_retries(lambda: self._head_object(key))).etag
+        except RequestFailure as failure:
+            # Some servers know no such keys. Whatever else it means, the next request finds out.
+            if failure.status in (400, 403, 404):
+                return None
+            raise self._error(failure, key) from None
 
     def _connect(self) -> Any:
         from s3fs import S3FileSystem
@@ -77,17 +138,25 @@ class S3Storage(ObjectStore):
         return filesystem
 
     async def _call(self, method: str, **arguments: Any) -> Any:
+        began = time.monotonic()
         try:
             return await self._filesystem._call_s3(method, Bucket=self._bucket, **arguments)
         except Exception as error:
             raise _failure(error) from error
+        finally:
+            key = arguments.get("Key", arguments.get("Prefix", ""))
+            logger.debug("%s %s: %.0f ms", method, key, (time.monotonic() - began) * 1000)
 
     async def _get_object(self, key: str, span: tuple[int, int] | None) -> VersionedBytes:
         arguments = {"Range": f"bytes={span[0]}-{span[1] - 1}"} if span else {}
         response = await self._call("get_object", Key=key, **arguments)
         try:
             async with response["Body"] as body:
+                if span is None:
+                    check_size(key, response["ContentLength"])
                 data: bytes = await body.read()
+        except StorageError:
+            raise
         except Exception as error:
             raise _failure(error) from error
         return VersionedBytes(data, Version(response["ETag"]), _date(response))
@@ -146,7 +215,7 @@ class S3Storage(ObjectStore):
         )
 
     async def _read_clock(self) -> int:
-        response = await self._call("list_objects_v2", Prefix=self._prefix, MaxKeys=1)
+        response = await self._call("list_objects_v2", Prefix=self._find_root(), MaxKeys=1)
         return _date(response)
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -16,10 +17,12 @@ from icectl.format.repo import encode_repo
 from icectl.format.snapshot import decode_snapshot, encode_snapshot
 from icectl.model.repo import Availability, RepoStatus, Update
 from icectl.ops.repair import plan_repair
+from icectl.repository import mutations
 from icectl.repository.open import open_repository
 from icectl.repository.ops_log import read_repo, walk_updates
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
+from icectl.storage.open import open_storage
 from tests.cli.conftest import Icectl
 from tests.faults.storage import FaultyStorage, Request, fail_once
 from tests.official import ic, open_official
@@ -293,3 +296,31 @@ def test_the_tip_of_a_branch_in_the_future_is_left(icectl: Icectl, tmp_path: Pat
     assert icectl("branch", "reset", "main", "main~1", "-r", str(where)).code == 0
     with commit(open_official(where), "again") as root:
         root.attrs["number"] = 2
+
+
+@pytest.mark.server
+@pytest.mark.parametrize("kind", ["moto_server", "gcs_server"])
+def test_on_an_object_store(
+    icectl: Icectl,
+    request: pytest.FixtureRequest,
+    monkeypatch: pytest.MonkeyPatch,
+    set_clock: Any,
+    kind: str,
+) -> None:
+    """The answer that brings `repo` brings the time as well."""
+    server = request.getfixturevalue(kind)
+    for key, value in server.environment.items():
+        monkeypatch.setenv(key, value)
+    scheme = "gs" if kind == "gcs_server" else "s3"
+    location = f"{scheme}://{server.bucket}/{uuid4().hex}"
+    assert icectl("init", location, **server.environment).code == 0
+    set_clock(DAY)
+    refused = icectl("tag", "create", "v1", "-r", location, "--json", **server.environment)
+    assert (refused.code, refused.error["kind"]) == (16, "refused")
+    set_clock(500)
+    assert icectl("tag", "create", "v1", "-r", location, **server.environment).code == 0
+    set_clock(0)
+    storage = FaultyStorage(open_storage(location))
+    assert read_repo(storage).latest_updates[0].updated_at <= now()
+    mutations.delete_tag(open_repository(storage), "v1")
+    assert "read_clock" not in storage.methods()

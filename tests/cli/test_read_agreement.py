@@ -163,7 +163,11 @@ def test_status_metadata_and_flags(icectl: Icectl, zoo: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["test-repo-alpha8", "test-repo-0.1.0", "test-repo-v1", "test-repo-v2-migrated"]
+    "name",
+    [
+        *("test-repo-alpha4", "test-repo-alpha8", "test-repo-alpha15", "test-repo-0.1.0"),
+        *("test-repo-v1", "test-repo-v2-migrated"),
+    ],
 )
 def test_every_generation_can_be_read(icectl: Icectl, shared_fixtures: Path, name: str) -> None:
     location = str(shared_fixtures / name)
@@ -177,6 +181,12 @@ def test_every_generation_can_be_read(icectl: Icectl, shared_fixtures: Path, nam
         ["tag", "list"],
         ["status"],
         ["config", "get"],
+        ["stats"],
+        ["diff", "main~1", "main"],
+        ["validate", "--level", "data", "--fail-on", "warning"],
     ):
         outcome = icectl(*call, "-r", location)
         assert outcome.code == 0, outcome.err
+    for file in shared_fixtures.glob(f"{name}/[smt]*/*"):
+        outcome = icectl("inspect-file", str(file), "--json")
+        assert outcome.code == 0, (file, outcome.err)

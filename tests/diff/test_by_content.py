@@ -230,7 +230,11 @@ def test_split_manifests_that_both_share_are_not_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["test-repo-alpha8", "test-repo-0.1.0", "test-repo-v1", "test-repo-v2-migrated"]
+    "name",
+    [
+        *("test-repo-alpha4", "test-repo-alpha8", "test-repo-alpha15", "test-repo-0.1.0"),
+        *("test-repo-v1", "test-repo-v2-migrated"),
+    ],
 )
 def test_every_generation(shared_fixtures: Path, name: str) -> None:
     ours = open_ours(shared_fixtures / name)

@@ -27,7 +27,7 @@ from icectl.model.ids import ChunkId, NodeId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange, Snapshot
 from tests.format.mutations import mutations
 
-GENERATIONS = ("test-repo-alpha8", "test-repo-0.1.0")
+GENERATIONS = ("test-repo-alpha8", "test-repo-alpha15", "test-repo-0.1.0")
 KINDS = {"snapshots": "snapshot", "manifests": "manifest", "transactions": "transaction_log"}
 MESSAGES = [
     "some more structure",

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from icectl.cli.main import run
 from icectl.storage.local import LocalStorage
 from tests.gc.repositories import (
     abandon_session,
@@ -16,8 +19,9 @@ from tests.gc.repositories import (
     now,
     official_gc,
     random_repository,
+    set_times,
 )
-from tests.official import build_zoo, built, copied
+from tests.official import all_snapshot_ids, build_zoo, built, copied, open_official
 from tests.official.histories import commit, create
 
 
@@ -98,3 +102,56 @@ def test_chunks_that_were_moved_within_an_array(tmp_path: Path, spec_version: in
     session.commit("moved")
     abandon_session(repo)
     check_like_official(tmp_path / "repo", tmp_path)
+
+
+WHOLE = 1_700_000_000_000_000
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+@pytest.mark.parametrize(
+    ("created_at", "cutoff", "goes"),
+    [
+        (WHOLE, WHOLE + 1, False),
+        (WHOLE, WHOLE + 999_999, False),
+        (WHOLE, WHOLE + 1_000_000, True),
+        (WHOLE + 1, WHOLE + 1, False),
+        (WHOLE + 1, WHOLE + 2, True),
+    ],
+)
+def test_times_of_whole_seconds(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    spec_version: int,
+    created_at: int,
+    cutoff: int,
+    goes: bool,
+) -> None:
+    """The storage may have cut the rest off: the whole second must lie before the cutoff."""
+    source = built(tmp_path_factory, messy_repository, spec_version)
+    ours, theirs = copied(source, tmp_path / "ours"), copied(source, tmp_path / "theirs")
+    for where in (ours, theirs):
+        set_times(where, created_at)
+    official_gc(theirs, cutoff)
+    moment = f"{datetime.fromtimestamp(cutoff / 1e6, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    assert run(["gc", "-r", str(ours), "--older-than", moment, "--yes"], {}) == 0
+    assert files(ours) == files(theirs)
+    assert (files(ours) < files(source)) is goes
+    # What stays in the repo file is decided by the same times.
+    kept = [all_snapshot_ids(open_official(where)) for where in (ours, theirs)]
+    assert kept[0] == kept[1]
+
+
+@pytest.mark.parametrize(("rest", "goes"), [(999_999, False), (1_000_000, True)])
+def test_backups_of_whole_seconds(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    capsys: pytest.CaptureFixture[str],
+    rest: int,
+    goes: bool,
+) -> None:
+    ours = copied(built(tmp_path_factory, messy_repository, 2), tmp_path / "ours")
+    set_times(ours, WHOLE)
+    moment = f"{datetime.fromtimestamp((WHOLE + rest) / 1e6, UTC):%Y-%m-%dT%H:%M:%S.%fZ}"
+    times = ("--older-than", "7d", "--overwritten-older-than", moment, "--truncate-ops-log")
+    assert run(["gc", "-r", str(ours), *times, "--dry-run", "--json"], {}) == 0
+    assert (json.loads(capsys.readouterr().out)["backups_deleted"] > 0) is goes

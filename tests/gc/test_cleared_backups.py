@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from icectl.format.repo import encode_repo
 from tests.gc.place import Place
 from tests.gc.repositories import age_all
+from tests.official import ic
 
 DAY = 86400
 GC = ("gc", "--older-than", "7d", "--yes")
@@ -27,7 +30,8 @@ def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
 
 
 def clear(place: Place, left: int) -> None:
-    for name in place.backups()[left:]:
+    names = [name for name in place.backups() if name.startswith("repo.")]
+    for name in names[left:]:
         (place.where / "overwritten" / name).unlink()
 
 
@@ -107,4 +111,54 @@ def test_a_hole_is_not_cleared_by_age(place: Place) -> None:
     ]
     code, log = place.run("ops-log")
     assert code == 3 and log["beyond_reach"]["is_cleared"] is False
+    place.check_refused(*GC)
+
+
+@pytest.mark.parametrize("commits", [0, 1, 3])
+@pytest.mark.parametrize("how", ["reset", "expire", "delete"])
+def test_a_migrated_repository(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], how: str, commits: int
+) -> None:
+    """The migration writes an operation for each commit, and none of them has a backup."""
+    place = Place(tmp_path / "repo", capsys, spec_version=1)
+    place.commit(*range(3))
+    repo = place.official()
+    repo.create_branch("other", repo.lookup_branch("main"))
+    session = repo.writable_session("other")
+    session.commit("other", allow_empty=True)
+    ic.upgrade_icechunk_repository(repo, dry_run=False)
+    repo = place.official()
+    if how == "reset":
+        repo.reset_branch("other", repo.lookup_branch("main"))
+    elif how == "delete":
+        repo.delete_branch("other")
+    else:
+        repo.expire_snapshots(repo.lookup_snapshot(repo.lookup_branch("main")).written_at)
+    clear(place, 0)
+    place.commit(*range(10, 10 + commits))
+    age_all(place.where, 30 * DAY)
+    code, document = place.run(*GC)
+    assert code == 0, document
+    assert document["snapshots_deleted"] == (2 if how == "expire" else 1)
+    findings(place)
+
+
+@pytest.mark.parametrize("cleared", [False, True])
+def test_a_branch_of_a_migrated_repository_got_lost(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], cleared: bool
+) -> None:
+    """The backup from before shows that no operation deleted it."""
+    place = Place(tmp_path / "repo", capsys, spec_version=1)
+    place.commit(*range(3))
+    repo = place.official()
+    repo.create_branch("other", repo.lookup_branch("main"))
+    repo.writable_session("other").commit("other", allow_empty=True)
+    ic.upgrade_icechunk_repository(repo, dry_run=False)
+    place.commit(*range(10, 13))
+    info = place.info()
+    damaged = replace(info, branches=tuple(one for one in info.branches if one.name == "main"))
+    (place.where / "repo").write_bytes(encode_repo(damaged))
+    age_all(place.where, 30 * DAY)
+    if cleared:
+        clear(place, 1)
     place.check_refused(*GC)

@@ -295,6 +295,8 @@ class RandomHistory:
         branch = self.pick_branch()
         session = self.repo.writable_session(branch)
         changes = [self.change(zarr.open_group(session.store, mode="a"))]
+        if changes[0]["change"] == "recreate":
+            return  # as above
         self.step_reset(branch)
         self.commit_rebased(self.repo.writable_session(branch), session, branch, changes)
 

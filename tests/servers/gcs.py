@@ -27,6 +27,8 @@ BUCKET = "icectl-tests"
 FORBIDDEN_BUCKET = "forbidden"
 PRIVATE_BUCKET = "private"
 """Wants the token that `/token` gives to a service account."""
+ROOT_BUCKET = "root"
+"""For one repository in its root."""
 TOKEN = "fake-access-token"
 
 
@@ -138,7 +140,7 @@ class StoredObject:
 class FakeGcs:
     def __init__(self) -> None:
         self.buckets: dict[str, dict[str, StoredObject]] = {}
-        for bucket in (BUCKET, FORBIDDEN_BUCKET, PRIVATE_BUCKET):
+        for bucket in (BUCKET, FORBIDDEN_BUCKET, PRIVATE_BUCKET, ROOT_BUCKET):
             self.buckets[bucket] = {}
         self.generation = 1_000_000
 

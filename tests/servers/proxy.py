@@ -25,9 +25,14 @@ class Faults:
     """The request arrives at the server; the client gets no response."""
     refuse_one_in: int = 0
     """503 SlowDown, and the request never arrives."""
+    refuse_above: int = 0
+    """The same for requests while so many others are under way."""
     delay: float = 0.0
     lost: int = 0
     refused: int = 0
+    in_flight: list[int] = field(default_factory=list)
+    """For each request in turn, how many were under way with it."""
+    _under_way: int = 0
     _count: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -39,14 +44,32 @@ class Faults:
             if self.lose_one_in and number % self.lose_one_in == 0:
                 self.lost += 1
                 return "lose"
-            if self.refuse_one_in and number % self.refuse_one_in == 0:
+            crowded = 0 < self.refuse_above < self._under_way
+            if crowded or (self.refuse_one_in and number % self.refuse_one_in == 0):
                 self.refused += 1
                 return "refuse"
         return None
 
+    @contextlib.contextmanager
+    def under_way(self, method: str) -> Iterator[None]:
+        counted = method in self.methods
+        with self._lock:
+            self._under_way += counted
+            if counted:
+                self.in_flight.append(self._under_way)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._under_way -= counted
+
 
 SLOW_DOWN = (
     b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
+)
+REFUSAL = (
+    b"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\nContent-Length: %d\r\n\r\n"
+    % len(SLOW_DOWN)
 )
 
 
@@ -88,23 +111,21 @@ def _serve(client: socket.socket, upstream: tuple[str, int], faults: Faults) -> 
                     line for line in head.split(b"\r\n") if not line.lower().startswith(b"expect:")
                 )
             body = _read_body(requests, head)
-            if faults.delay:
-                time.sleep(faults.delay)
-            fault = faults.next_fault(method)
-            if fault == "refuse":
-                client.sendall(
-                    b"HTTP/1.1 503 Slow Down\r\nContent-Type: application/xml\r\n"
-                    b"Content-Length: %d\r\n\r\n%s" % (len(SLOW_DOWN), SLOW_DOWN)
-                )
-                continue
-            server.sendall(head + body)
-            answer = _read_head(responses)
-            while answer.startswith(b"HTTP/1.1 100"):
-                answer = _read_head(responses)
-            bodiless = method == "HEAD" or answer.split(b" ", 2)[1] in (b"204", b"304")
-            payload = b"" if bodiless else _read_body(responses, answer, until_close=True)
-            if fault == "lose":
-                return
+            with faults.under_way(method):
+                if faults.delay:
+                    time.sleep(faults.delay)
+                fault = faults.next_fault(method)
+                if fault == "refuse":
+                    answer, payload = REFUSAL, SLOW_DOWN
+                else:
+                    server.sendall(head + body)
+                    answer = _read_head(responses)
+                    while answer.startswith(b"HTTP/1.1 100"):
+                        answer = _read_head(responses)
+                    bodiless = method == "HEAD" or answer.split(b" ", 2)[1] in (b"204", b"304")
+                    payload = b"" if bodiless else _read_body(responses, answer, until_close=True)
+                    if fault == "lose":
+                        return
             client.sendall(answer + payload)
 
 

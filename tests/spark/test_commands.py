@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import os
 import subprocess
@@ -228,6 +229,30 @@ def test_java_that_starts_writes_nothing_of_its_own(zoo: Path, tmp_path: Path) -
     assert outcome.error["message"].startswith("Spark did not start: Invalid maximum heap size")
     outcome = call("select 1", "--spark-master", "nobody://host")
     assert outcome.error["message"].startswith("Spark did not start: Master must ")
+
+
+def test_export_chooses_its_engine_as_other_commands_do(
+    icectl: Callable[..., Outcome], zoo: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    numbers = itertools.count()
+
+    def chosen(*more: str) -> str:
+        to = tmp_path / str(next(numbers))
+        outcome = icectl("export", "refs", "-r", zoo, "--to", to, "--json", *more)
+        assert outcome.code == 0, outcome.err
+        engine: str = outcome.document["engine"]
+        return engine
+
+    assert chosen() == "local"
+    with monkeypatch.context() as few_are_enough:
+        few_are_enough.setattr("icectl.cli.engines.ROWS_FOR_SPARK", 1)
+        assert chosen() == "spark"
+        assert chosen("--engine", "local") == "local"
+    with monkeypatch.context() as submitted:
+        submitted.setenv("PYSPARK_GATEWAY_PORT", "1")
+        assert chosen() == "spark"
+    words = ("export", "refs", "-r", zoo, "--to", tmp_path / "none", "--engine", "local")
+    assert icectl(*words, "--spark-master", "local").code == 2
 
 
 def test_without_java(zoo: Path, tmp_path: Path) -> None:

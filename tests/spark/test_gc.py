@@ -15,10 +15,11 @@ import pytest
 from icectl.cli.main import run
 from icectl.errors import FormatError
 from icectl.ops.gc.collect import GcOptions, PlannedRun, collect_garbage, plan_run
+from icectl.ops.gc.id_sets import id_set
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.plan import GcPlan
 from icectl.ops.gc.result import summarize
-from icectl.ops.gc.watch import Watch
+from icectl.ops.gc.watch import OutOfTimeError, Watch
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from tests.gc import test_bit_flips as bit_flips
@@ -30,6 +31,7 @@ from tests.gc.repositories import (
     messy_repository,
     now,
     random_repository,
+    set_times,
 )
 from tests.official import built, copied, linear_history, open_official, zarr
 from tests.official.histories import commit, create
@@ -108,6 +110,16 @@ def test_messy_repository(
     (source / "chunks" / "README.txt").write_text("mine")
     check_whole_run(source, on_spark)
     assert (source / "chunks" / "README.txt").exists()
+
+
+@pytest.mark.parametrize(("rest", "goes"), [(999_999, False), (1_000_000, True)])
+def test_times_of_whole_seconds(
+    messy: Path, tmp_path: Path, on_spark: dict[str, Any], rest: int, goes: bool
+) -> None:
+    mine, whole = copied(messy, tmp_path / "repo"), 1_700_000_000_000_000
+    set_times(mine, whole)
+    local = check_equal_plans(LocalStorage(mine), whole + rest, on_spark)
+    assert (local.plan.num_objects > 0) is goes
 
 
 def test_no_chunks(messy: Path, tmp_path: Path, on_spark: dict[str, Any]) -> None:
@@ -365,6 +377,59 @@ def test_the_time_is_up_and_no_executor_answers(
     _, deleted = collect_garbage(LocalStorage(mine), options, lambda run: None)
     assert deleted.is_complete
     assert live(mine) == before
+
+
+def sleep_long(batches: Any) -> Any:
+    for batch in batches:
+        time.sleep(120)
+        yield batch
+
+
+def raise_and_sleep(batches: Any) -> Any:
+    for batch in batches:
+        if batch.num_rows > 1:
+            raise ValueError
+        time.sleep(120)
+        yield batch
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        lambda garbage: garbage.within(id_set([bytes(12)])),
+        lambda garbage: garbage.without(id_set([bytes(12)])),
+        lambda garbage: [*garbage.parts()],
+        lambda garbage: garbage.largest(3),
+        lambda garbage: garbage.count_ages(now(), [1, 2]),
+    ],
+    ids=["within", "without", "parts", "largest", "count_ages"],
+)
+def test_every_question_about_garbage_ends_in_time(spark: Any, question: Any) -> None:
+    from icectl.spark.gc_garbage import SparkGarbage
+    from icectl.spark.gc_jobs import map_in_arrow
+
+    schema = "high bigint, low bigint, size bigint, created_at bigint"
+    rows = spark.createDataFrame([(1, 2, 3, 4)], schema)
+    slow = map_in_arrow(rows, sleep_long, schema)
+    watch = Watch(deadline=time.monotonic() + 1)
+    garbage = SparkGarbage(spark, ObjectKind.CHUNK, slow, 1, 3, watch)
+    started = time.monotonic()
+    with pytest.raises(OutOfTimeError):
+        question(garbage)
+    assert time.monotonic() - started < 60
+
+
+def test_the_search_for_a_failure_ends_in_time(spark: Any) -> None:
+    """Each row is worked on again to learn which of them failed."""
+    from icectl.spark.gc_jobs import Source, run_job
+
+    rows = spark.createDataFrame([(1,), (2,)], "number bigint").coalesce(1)
+    source = Source(rows, raise_and_sleep, "number bigint")
+    started = time.monotonic()
+    with pytest.raises(OutOfTimeError):
+        watch = Watch(deadline=started + 8)
+        run_job(spark, watch, "", lambda: source.frame.collect(), (source,))
+    assert time.monotonic() - started < 60
 
 
 @pytest.mark.parametrize(

@@ -61,7 +61,10 @@ def test_random_histories_equal_official(tmp_path: Path, spec_version: int, seed
 
 @pytest.mark.parametrize(
     "name",
-    ["split-repo-v2", "test-repo-0.1.0", "test-repo-alpha8", "test-repo-v1", "test-repo-v2"],
+    [
+        *("split-repo-v2", "test-repo-0.1.0", "test-repo-alpha15", "test-repo-alpha4"),
+        *("test-repo-alpha8", "test-repo-v1", "test-repo-v2"),
+    ],
 )
 def test_fixtures(shared_fixtures: Path, name: str) -> None:
     result = measure(opened(shared_fixtures / name), EVERYTHING)

@@ -15,6 +15,7 @@ from icectl.errors import (
     PreconditionFailedError,
     RefusedError,
     StorageError,
+    ThrottledError,
 )
 from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
@@ -109,6 +110,34 @@ class TestThrottling:
         assert storage.read("a") == b"1"
         assert list(storage.delete_many(["a"])) == [("a", None)]
         assert faults.refused >= 2
+
+    def test_deletes_begin_with_one_request(self, behind_proxy: Proxied) -> None:
+        storage, faults = behind_proxy
+        faults.methods, faults.delay = frozenset({"POST", "DELETE"}), 0.05
+        paths = [f"none/{number}" for number in range(20 * storage.deletes_per_request)]
+        assert dict(storage.delete_many(paths)) == dict.fromkeys(paths)
+        assert faults.in_flight[0] == 1 and max(faults.in_flight[:3]) <= 2
+        assert max(faults.in_flight) > 3
+
+    def test_deletes_slow_down(self, behind_proxy: Proxied) -> None:
+        storage, faults = behind_proxy
+        faults.methods, faults.delay = frozenset({"POST", "DELETE"}), 0.05
+        faults.refuse_above = 2
+        paths = [f"none/{number}" for number in range(20 * storage.deletes_per_request)]
+        assert dict(storage.delete_many(paths)) == dict.fromkeys(paths)
+        assert faults.refused > 0 and max(faults.in_flight) < 8
+
+    def test_deletes_that_stay_throttled(
+        self, behind_proxy: Proxied, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("icectl.storage.retry.FIRST_DELAY", 0.001)
+        storage, faults = behind_proxy
+        faults.methods, faults.refuse_one_in = frozenset({"POST", "DELETE"}), 1
+        paths = [f"none/{number}" for number in range(20 * storage.deletes_per_request)]
+        outcome = dict(storage.delete_many(paths))
+        assert outcome.keys() == {*paths}
+        assert all(isinstance(error, ThrottledError) for error in outcome.values())
+        assert faults.refused <= 2 * 8  # attempts of each request; all others are not sent
 
     def test_without_end_it_fails_with_the_reason(
         self, behind_proxy: Proxied, monkeypatch: pytest.MonkeyPatch

@@ -9,7 +9,7 @@ import pytest
 SHARED_FIXTURES = Path(__file__).parents[3] / "shared" / "fixtures"
 WRITTEN = ("zoo-1", "zoo-2", "random-1", "random-2")
 FIXTURES = ("test-repo-v1", "test-repo-v2", "test-repo-v2-migrated", "split-repo-v2")
-LEGACY = ("test-repo-alpha8", "test-repo-0.1.0")
+LEGACY = ("test-repo-alpha8", "test-repo-alpha15", "test-repo-0.1.0")
 
 
 def find_repository(name: str, factory: pytest.TempPathFactory) -> Path:

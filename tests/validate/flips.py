@@ -85,7 +85,7 @@ def flip_and_judge(repository: Path, chance: random.Random) -> Missed | bool:
         result, _ = validate(
             LocalStorage(repository), ValidateOptions(level=Level.CHUNKS, open_source=open_storage)
         )
-        if result.errors or result.warnings:
+        if result.findings:
             return True
         decode = DECODERS[path.relative_to(repository).parts[0]]
         try:

@@ -122,6 +122,94 @@ def attributes_of_what_a_reset_took_away(repo: ic.Repository) -> set[str]:
     return {"ICE0212"}
 
 
+@scenario(2)
+def deleted_where_a_reset_moved_it_back(repo: ic.Repository) -> set[str]:
+    base = repo.lookup_branch("main")
+    moving = repo.rearrange_session("main")
+    moving.move("/array", "/moved")
+    moving.commit("moved")
+    session = repo.writable_session("main")
+    del zarr.open_group(session.store, mode="a")["moved"]
+    repo.reset_branch("main", base)
+    with commit(repo, "another way") as root:
+        root.create_group("another")
+    session.commit("rebased", rebase_with=SOLVER)
+    return {"ICE0212"}
+
+
+@scenario(2)
+def moves_rebased_onto_a_reset_branch(repo: ic.Repository) -> set[str]:
+    base = repo.lookup_branch("main")
+    with commit(repo, "more") as root:
+        root.create_array("group/more", shape=(4,), chunks=(1,), dtype="i8")[:] = 1
+    moving = [repo.rearrange_session("main") for _ in range(2)]
+    moving[0].move("/group", "/elsewhere")
+    moving[1].move("/group/more", "/array2")
+    repo.reset_branch("main", base)
+    with commit(repo, "another way") as root:
+        root.create_group("another")
+    for session in moving:
+        with suppress(ic.IcechunkError):
+            session.commit("rebased", rebase_with=SOLVER)
+    return set()
+
+
+@scenario(2)
+def moves_beside_each_other(repo: ic.Repository) -> set[str]:
+    moving = [repo.rearrange_session("main") for _ in range(4)]
+    moving[0].move("/group", "/elsewhere")
+    moving[1].move("/group/inner", "/inner")
+    moving[2].move("/array", "/elsewhere2")
+    moving[3].move("/array", "/other2")
+    for session in moving:
+        with suppress(ic.IcechunkError):
+            session.commit("rebased", rebase_with=SOLVER)
+    return set()
+
+
+@scenario(2)
+def move_of_what_another_deletes(repo: ic.Repository) -> set[str]:
+    moving = [repo.rearrange_session("main") for _ in range(2)]
+    moving[0].move("/array", "/moved")
+    moving[1].move("/other", "/group/other")
+    with commit(repo, "deleted") as root:
+        del root["array"]
+        del root["other"]
+    for session in moving:
+        with suppress(ic.IcechunkError):
+            session.commit("rebased", rebase_with=SOLVER)
+    return set()
+
+
+@scenario(2)
+def move_of_what_another_recreates(repo: ic.Repository) -> set[str]:
+    moving = repo.rearrange_session("main")
+    moving.move("/array", "/group/array")
+    with commit(repo, "recreated") as root:
+        root.create_array("array", shape=(4,), chunks=(1,), dtype="i8", overwrite=True)[:] = 1
+    moving.commit("rebased", rebase_with=SOLVER)
+    return {"ICE0212"}
+
+
+@scenario(2)
+def changes_of_what_another_moves(repo: ic.Repository) -> set[str]:
+    found = [repo.writable_session("main") for _ in range(4)]
+    roots = [zarr.open_group(session.store, mode="a") for session in found]
+    roots[0]["array"][:10] = 5
+    roots[1]["other"].attrs["a"] = 1
+    del roots[2]["group"]
+    roots[3].create_group("group/inner/more")
+    moving = repo.rearrange_session("main")
+    moving.move("/array", "/moved")
+    moving.move("/other", "/other2")
+    moving.move("/group", "/group2")
+    moving.commit("moved")
+    for session in found:
+        with suppress(ic.IcechunkError):
+            session.commit("rebased", rebase_with=SOLVER)
+    return set()
+
+
 @scenario()
 def array_in_a_group_that_another_deletes(repo: ic.Repository) -> set[str]:
     (first, first_root), (second, second_root) = sessions(repo)
@@ -303,6 +391,9 @@ def test_scenario(tmp_path: Path, capsys: Capture, name: str, spec_version: int)
     where = tmp_path / "repo"
     expected = SCENARIOS[name][0](start(where, spec_version))
     assert codes(check_healthy(where, capsys)) >= expected
+    repo = open_official(where)
+    repo.expire_snapshots(repo.lookup_snapshot(repo.lookup_branch("main")).written_at)
+    check_healthy(where, capsys)
     if spec_version == 1:
         ic.upgrade_icechunk_repository(open_official(where), dry_run=False)
         check_healthy(where, capsys)

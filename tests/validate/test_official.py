@@ -21,6 +21,8 @@ from tests.official.histories import commit, create
 FIXTURES = (
     "split-repo-v2",
     "test-repo-0.1.0",
+    "test-repo-alpha15",
+    "test-repo-alpha4",
     "test-repo-alpha8",
     "test-repo-v1",
     "test-repo-v2",
@@ -38,7 +40,7 @@ def findings(where: Path, **options: Any) -> list[tuple[str, str, str]]:
 
 @pytest.mark.parametrize("name", FIXTURES)
 def test_fixtures(shared_fixtures: Path, name: str) -> None:
-    assert findings(shared_fixtures / name) == []
+    assert findings(shared_fixtures / name, decode=True) == []
 
 
 @pytest.mark.parametrize("spec_version", [1, 2])

@@ -5,18 +5,22 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import struct
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from icectl.errors import FormatError
+from icectl.format.repo import decode_raw_repo
 from icectl.format.schema import SNAPSHOT
 from icectl.model.ids import ChunkId, ManifestId, NodeId, SnapshotId
 from icectl.model.repo import RepoStatus
 from icectl.model.snapshot import ChunkIndexRange, ManifestRef
 from icectl.model.transaction_log import MoveOperation
+from icectl.ops.validate.history import History
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.rules import RULES
 from icectl.ops.validate.run import ValidateOptions, validate
@@ -272,6 +276,15 @@ def component_order(p: Patient) -> None:
 damage("ICE0001", spec_version=1)(
     lambda p: (p.where / "refs" / "tag.kept" / "ref.json").write_bytes(b'{"snapshot":')
 )
+
+
+@damage("ICE0006", spec_version=1)
+def loop_v1(p: Patient) -> None:
+    p.snapshot(
+        lambda raw: raw._replace(parent_id=SnapshotId.parse(p.tip)), snapshot_id=p.history[-2]
+    )
+
+
 damage("ICE0104", spec_version=1)(lambda p: p.snapshot(lambda raw: raw._replace(parent_id=None)))
 damage("ICE0105", spec_version=1)(
     lambda p: p.snapshot(lambda raw: raw._replace(manifest_files_v2=raw.manifest_files))
@@ -379,6 +392,12 @@ damage("ICE0403")(
 damage("ICE0404")(lambda p: (p.where / "chunks" / str(ChunkId(b"123456789012"))).write_bytes(b"x"))
 damage("ICE0405")(lambda p: (p.where / "chunks" / "notes.txt").write_bytes(b"x"))
 damage("ICE0501")(lambda p: truncate(p.chunk_of("/g/native")))
+damage("ICE0504")(
+    zarr_json(
+        "/g/native",
+        chunk_grid={"name": "regular", "configuration": {"chunk_shape": [10**6, 10**6]}},
+    )
+)
 damage("ICE0502")(
     lambda p: p.chunk_of("/later/packed").write_bytes(
         bytes(len(p.chunk_of("/later/packed").read_bytes()))
@@ -484,3 +503,118 @@ def test_damage_is_found_in_v1(code: str, whole_v1: Path, tmp_path: Path) -> Non
     where = copied_with_source(whole_v1, tmp_path / "repo")
     DAMAGES_V1[code](Patient(where))
     assert code in codes(where)
+
+
+@pytest.mark.parametrize("entry", [-1, -2])
+def test_every_snapshot_of_a_cycle_is_checked(entry: int, whole_v1: Path, tmp_path: Path) -> None:
+    where = copied_with_source(whole_v1, tmp_path / "repo")
+    patient = Patient(where)
+    in_cycle = patient.history if entry == -1 else patient.history[:-1]
+    patient.snapshot(
+        lambda raw: raw._replace(parent_id=SnapshotId.parse(patient.tip)), patient.history[entry]
+    )
+    manifests = list((where / "manifests").iterdir())
+    for path in manifests:
+        path.write_bytes(b"overwritten")
+    settings = ValidateOptions(level=Level.MANIFESTS)
+    result, _ = validate(LocalStorage(where), settings)
+    assert not result.ok
+    assert result.checked.snapshots == len(in_cycle)
+    found = {finding.code: finding for finding in result.findings}
+    assert found["ICE0006"].severity == "error"
+    assert result.by_code["ICE0302"] == len(manifests)
+
+
+def test_a_snapshot_that_was_not_visited_fails_the_run(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(History, "parents_first", lambda self: iter(()))
+    with pytest.raises(FormatError, match="not checked"):
+        validate(LocalStorage(whole), ValidateOptions())
+
+
+BAD_NAMES = ["../../etc/passwd", "", ".", "a//b", "a\0b", "x" * 5000, "/etc/passwd", "overwritten"]
+
+
+@pytest.mark.parametrize("name", BAD_NAMES)
+@pytest.mark.parametrize("field", ["backup_path", "repo_before_updates"])
+def test_a_copy_that_cannot_be_is_a_finding(
+    field: str, name: str, whole: Path, tmp_path: Path
+) -> None:
+    """And what lies behind is checked all the same."""
+    where = copied_with_source(whole, tmp_path / "repo")
+    patient = Patient(where)
+    if field == "backup_path":
+        patient.repo(
+            lambda raw: raw._replace(
+                latest_updates=(
+                    *raw.latest_updates[:1],
+                    *(replace(one, backup_path=name) for one in raw.latest_updates[1:3]),
+                    *raw.latest_updates[3:],
+                )
+            )
+        )
+    else:
+        patient.repo(lambda raw: raw._replace(repo_before_updates=name))
+    patient.chunk_of("/g/native").unlink()
+    found = codes(where)
+    assert found.keys() & {"ICE0014", "ICE0015"}
+    assert "ICE0401" in found
+
+
+def mutations(value: Any) -> list[Any]:
+    """Other values of the same type, all of which a damaged file can hold."""
+    match value:
+        case bool():
+            return [not value]
+        case int():
+            return [value ^ 1, 0, 127]
+        case str():
+            return ["", "\0", "../..", "/", "x" * 70_000, "\N{SNOWMAN}://a:b@c", "-"]
+        case SnapshotId():
+            return [SnapshotId(bytes(12)), SnapshotId(b"\xff" * 12)]
+        case bytes():
+            return [b"", b"\xff" * 9, value[:-1]]
+        case tuple():
+            return [(), value[:1], value + value, value[::-1]]
+        case None:
+            return []
+        case _:
+            return []
+
+
+def mutated(value: Any) -> Any:
+    """Every copy of the tables in which one field, anywhere, has another value."""
+    yield from mutations(value)
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        for name in value._fields:
+            for other in mutated(getattr(value, name)):
+                yield value._replace(**{name: other})
+    elif isinstance(value, tuple):
+        for place in {0, len(value) - 1} if value else ():
+            for other in mutated(value[place]):
+                yield (*value[:place], other, *value[place + 1 :])
+    elif is_dataclass(value) and not isinstance(value, type):
+        for field in fields(value):
+            for other in mutated(getattr(value, field.name)):
+                yield replace(value, **{field.name: other})
+
+
+def test_no_value_in_the_repo_file_ends_the_validation(whole: Path, tmp_path: Path) -> None:
+    where = copied_with_source(whole, tmp_path / "repo")
+    patient = Patient(where)
+    raw, _ = decode_raw_repo((where / "repo").read_bytes())
+    chunk = patient.chunk_of("/g/native")
+    chunk.unlink()
+    count = 0
+    for other in mutated(raw):
+        try:
+            patient.repo(lambda _, other=other: other)
+        except (struct.error, AttributeError):
+            continue  # not a value of the format
+        result, _ = validate(LocalStorage(where), ValidateOptions(level=Level.CHUNKS))
+        count += 1
+        if "ICE0001" not in result.by_code and "/g/native" in str(result.findings):
+            assert not result.ok
+        assert result.by_code
+    assert count > 150

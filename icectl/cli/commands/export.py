@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import command
 from icectl.cli.spark_options import (
-    ROWS_FOR_SPARK,
     AllSnapshotsOption,
     AsOfOption,
     EngineOption,
@@ -35,7 +33,6 @@ from icectl.render.rows import render_export
 
 if TYPE_CHECKING:
     from icectl.ops.tables.scan import Partition, TableScan
-    from icectl.spark.session import SparkOptions
 
 EXAMPLES = {
     "export": (
@@ -90,17 +87,16 @@ def export(
 
     Needs pyarrow, and for --engine spark PySpark and Java: pip install 'icectl[spark]'.
     """
-    from icectl.spark.session import missing_for_spark, parse_spark_options
+    from icectl.cli.engines import SparkChoice
 
     for name in tables:
         if name != ALL:
             check_table(name)
-    on_spark = engine == "spark" or (engine == "auto" and bool(spark_master or spark_remote))
-    to = parse_target(to, on_spark=on_spark)
+    engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl export")
+    to = parse_target(to, on_spark=engines.is_asked_for)
     require_pyarrow()
     from icectl.ops.tables.scan import TableScan
 
-    spark_options = parse_spark_options(spark_master, spark_remote, spark_conf)
     repository = context.open_repository()
     scope = resolve_scope(context, repository, ref, all_snapshots, as_of)
     names = list(TABLES) if ALL in tables else list(dict.fromkeys(tables))
@@ -108,15 +104,16 @@ def export(
     if "://" not in to:
         for name in names:
             check_target(Path(to, name))
-    planned = [] if on_spark else [scan.plan() for scan in scans]
-    if engine == "auto" and not on_spark:
-        rows = sum(partition.work.num_rows for plan in planned for partition in plan)
-        on_spark = rows > ROWS_FOR_SPARK and missing_for_spark(spark_options, os.environ) is None
-    if on_spark:
-        written = _export_with_spark(context, scans, to, format_, spark_options)
-    else:
-        written = _export_locally(context, scans, planned, Path(to), format_)
-    result = ExportResult(to, "spark" if on_spark else "local", format_, tuple(written))
+    # Spark plans on its own; where it is not asked for, the plan decides.
+    planned = [] if engines.is_asked_for else [scan.plan() for scan in scans]
+    num_rows = sum(partition.work.num_rows for plan in planned for partition in plan)
+    with engines:
+        session = engines.session(num_rows)
+        if session is None:
+            written = _export_locally(context, scans, planned, Path(to), format_)
+        else:
+            written = _export_with_spark(context, scans, to, format_, session)
+    result = ExportResult(to, "local" if session is None else "spark", format_, tuple(written))
     context.emit(result, render_export)
 
 
@@ -139,15 +136,14 @@ def _export_with_spark(
     scans: Sequence[TableScan],
     to: str,
     format_: str,
-    options: SparkOptions,
+    spark: Any,
 ) -> list[ExportedTable]:
     from icectl.spark.failures import told_in_words
-    from icectl.spark.session import spark_session
     from icectl.spark.tables import RepositorySource, export_with_spark
 
     written = []
     base = to.rstrip("/") if "://" in to else Path(to).absolute().as_uri()
-    with spark_session(options, os.environ) as spark, told_in_words():
+    with told_in_words():
         for scan in scans:
             source = RepositorySource(
                 scan.storage.location, context.location.storage_options, scan.scope

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, BinaryIO
 
 import typer
 
@@ -18,6 +20,9 @@ from icectl.cli.options import command
 from icectl.errors import FormatError, RepositoryNotFoundError, UsageError
 from icectl.ops.inspect_file import describe_file, iterate_references, read_named_file
 from icectl.render.inspect_file import render_inspection, render_references
+from icectl.storage.paths import check_size
+
+PART = 2**20
 
 EXAMPLES = {
     "inspect-file": (
@@ -86,7 +91,7 @@ def inspect_file(
 
 def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
     if file == "-":
-        return "-", sys.stdin.buffer.read()
+        return "-", _read_all(sys.stdin.buffer, "the standard input")
     if not file:
         raise UsageError("the FILE is empty", hint="give a path, a URL or an id")
     if "://" in file:
@@ -99,7 +104,7 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
         return file, context.open_storage(directory).read(name)
     if context.options.repo is None and (_exists(file) or looks_like_location(file)):
         try:
-            return file, Path(file).read_bytes()
+            return file, _read_local(Path(file))
         except OSError as error:
             hint = f"icectl log -r {file}" if is_repository_directory(file) else None
             raise UsageError(f"{file} cannot be read: {error.strerror}", hint=hint) from None
@@ -112,6 +117,33 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
             f"there is no file {file}, and no repository to look it up in", hint=error.hint
         ) from None
     return read_named_file(repository, file)
+
+
+def _read_local(path: Path) -> bytes:
+    """What the user names is followed through links and read from a pipe, too."""
+    if path.is_fifo():
+        with path.open("rb") as stream:
+            return _read_all(stream, str(path))
+    from icectl.storage.beneath import Beneath
+
+    place = Beneath(str(path.parent), follow_links=True)
+    file, status = place.open_file_at(path.name)
+    try:
+        return place.read_whole(file, status, path.name)
+    finally:
+        os.close(file)
+
+
+def _read_all(stream: BinaryIO, name: str) -> bytes:
+    """A file says its size beforehand; a pipe may be endless."""
+    with suppress(OSError):
+        check_size(name, os.fstat(stream.fileno()).st_size)
+    parts, size = [], 0
+    while part := stream.read(PART):
+        parts.append(part)
+        size += len(part)
+        check_size(name, size)
+    return b"".join(parts)
 
 
 def _exists(file: str) -> bool:

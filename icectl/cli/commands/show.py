@@ -35,8 +35,9 @@ def show(context: CommandContext, ref: DefaultRefArgument = None) -> None:
     from icectl.ops.show import show_commit
     from icectl.render.show import render_whole_commit
 
-    commit = show_commit(context.open_repository(), DEFAULT_REF if ref is None else ref)
-    if commit.changes is None:
+    repository = context.open_repository()
+    commit = show_commit(repository, DEFAULT_REF if ref is None else ref)
+    if commit.changes is None and repository.has_transaction_logs:
         context.warn(f"the transaction log of {commit.id} is missing or damaged")
     if context.wants_text:
         context.emit(commit, render_whole_commit, paged=True)

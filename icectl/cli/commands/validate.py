@@ -194,7 +194,7 @@ def validate(
         decode=decode,
         sample=_parse_sample(sample, level, decode),
         now=context.now(),
-        open_source=context.open_storage if virtual else None,
+        open_source=context.open_source if virtual else None,
         choose_engine=choose,
     )
     watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit))

@@ -4,29 +4,35 @@ from __future__ import annotations
 
 from itertools import groupby
 
-from icectl.errors import FormatError
 from icectl.format.legacy.manifest import LegacyManifest, LegacyRef
-from icectl.model.ids import ManifestId
+from icectl.model.ids import ManifestId, NodeId
 from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, Spans
 
 _KINDS = {"native": RefKind.NATIVE, "inline": RefKind.INLINE, "virtual": RefKind.VIRTUAL}
 
 
 def legacy_manifest_columns(legacy: LegacyManifest, name: ManifestId | None = None) -> Manifest:
-    """`name` is the id that the file's name gives, for generations that do not store it."""
-    ordered = sorted(legacy.refs, key=lambda ref: (ref.node_id, ref.coordinates))
+    """`name` is the id that the file's name gives, for generations that do not store it.
+
+    Early writers listed references of one array under the node id of another as well
+    (0.1.0-alpha.4): a node whose references differ in their number of dimensions has one
+    `ArrayManifest` for each number.
+    """
+    ordered = sorted(legacy.refs, key=lambda ref: (*_array_of(ref), ref.coordinates))
     arrays = tuple(
         ArrayManifest(node_id, _columns(list(refs)))
-        for node_id, refs in groupby(ordered, key=lambda ref: ref.node_id)
+        for (node_id, _), refs in groupby(ordered, key=_array_of)
     )
     return Manifest(1, legacy.id or name or ManifestId(bytes(12)), arrays)
+
+
+def _array_of(ref: LegacyRef) -> tuple[NodeId, int]:
+    return ref.node_id, len(ref.coordinates)
 
 
 def _columns(refs: list[LegacyRef]) -> ChunkRefs:
     import numpy as np
 
-    if len({len(ref.coordinates) for ref in refs}) > 1:
-        raise FormatError("the coordinates of an array differ in their dimensions")
     data = bytearray(b"\0")
 
     def spans(values: list[bytes | None]) -> Spans:

@@ -52,6 +52,7 @@ LAYOUTS = (
     ),
     Layout("manifest", "m", ("chunks",)),
     Layout("manifest", "imm", (_VERSION, _FLAGS, "chunks")),
+    Layout("manifest", f"im{_ID}m", (_VERSION, _FLAGS, "id", "chunks")),
     Layout("manifest", f"{_ID}m", ("id", "chunks")),
     Layout("transaction_log", "immllmlmm", (_VERSION, *_EARLY_CHANGES)),
     Layout("transaction_log", "illllllm", (_VERSION, *_CHANGES)),

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import TypeVar
 
-from icectl.errors import FormatError
+from icectl import limits
+from icectl.errors import FormatError, LimitExceededError
 from icectl.format.values import require_plain
 from icectl.model.ids import NodeId, ObjectId
 
@@ -42,6 +43,37 @@ def unpack(payload: bytes | bytearray) -> object:
         cause = str(error) or type(error).__name__
         raise FormatError(f"the MessagePack payload is damaged: {cause}", offset=0) from error
     return value
+
+
+def check_elements(payload: bytes | bytearray, file_size: int) -> None:
+    """`LimitExceededError` when the payload has too many values for the size of its file."""
+    import msgpack
+
+    most = limits.ELEMENTS_ALWAYS + limits.ELEMENTS_PER_BYTE * file_size
+    count = 0
+
+    def spend(elements: list[object]) -> None:
+        nonlocal count
+        count += len(elements) + 1
+        limits.require("ELEMENTS_PER_BYTE", count, most, "the MessagePack values are")
+
+    try:
+        msgpack.unpackb(
+            payload,
+            raw=True,
+            strict_map_key=False,
+            list_hook=spend,
+            object_pairs_hook=spend,
+            max_array_len=most,
+            max_map_len=most,
+        )
+    except FormatError:
+        raise
+    except Exception as error:
+        cause = str(error) or type(error).__name__
+        if "exceeds max_" in cause:
+            raise LimitExceededError("ELEMENTS_PER_BYTE", f"MessagePack: {cause}") from error
+        raise FormatError(f"the MessagePack payload is damaged: {cause}", offset=0) from error
 
 
 def _map(pairs: list[tuple[object, object]]) -> dict[str, object] | Pairs:

@@ -38,7 +38,11 @@ _MANIFEST_REF = (("object_id", "extents"), ("object_id", "flags", "extents"))
 _EXTENTS = (("start", "end"),)
 _Layouts = tuple[tuple[str, ...], ...]
 _FILE_INFO: _Layouts = (("id", "size_bytes", "num_chunk_refs"),)
-_EARLY_FILE_INFO: _Layouts = (("id", "format_version"), ("id", "format_version", "size_bytes"))
+_EARLY_FILE_INFO: _Layouts = (
+    ("id", "format_version"),
+    ("id", "format_version", "size_bytes"),
+    ("id", "format_version", "size_bytes", "num_chunk_refs"),
+)
 
 
 def decode_legacy_snapshot(payload: bytes | bytearray) -> Snapshot:

@@ -62,7 +62,7 @@ def choose_author(wanted: str | None) -> Author:
     if wanted == "icechunk" and not installed:
         raise UsageError(
             "the official package is not installed here",
-            hint="leave out --writer: icectl writes the repository itself then",
+            hint="run pip install 'icectl[demo]', or omit --writer to let icectl write it",
         )
     return "icechunk" if installed and wanted != "icectl" else "icectl"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,6 +34,8 @@ from icectl.repository.reparent import drop_snapshots
 from icectl.repository.repository import Repository
 from icectl.repository.update import check_online, update_repo
 from icectl.storage.contract import Storage, Version
+
+logger = logging.getLogger(__name__)
 
 TIPS_IN_FLIGHT = 64
 
@@ -72,6 +75,7 @@ def plan_for(repository: Repository, policy: Policy) -> Expiration:
         repository.spec_version, snapshots, dict(repository.branches()), dict(repository.tags())
     )
     plan = plan_expiration(history, policy)
+    logger.info("plan: release %d of %d snapshots", len(plan.released), len(history.snapshots))
     if not plan.is_empty:
         _check_tips(repository, history, plan)
     return Expiration(history, plan)

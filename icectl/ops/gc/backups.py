@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 
 from icectl.errors import ObjectNotFoundError
 from icectl.model.repo import RepoInfo, Update
+from icectl.ops.gc.ages import is_created_before
 from icectl.repository.ops_log import (
     BACKUPS,
     OpsLogBeyondReach,
@@ -57,7 +58,7 @@ def plan_backups(
     old = {
         item.path
         for item in names
-        if older_than is not None and (item.created_at or 0) < older_than
+        if older_than is not None and is_created_before(item.created_at or 0, older_than)
     }
     cut = _cut(info, old) if info is not None and truncate_ops_log else None
     reached: set[str] = set()

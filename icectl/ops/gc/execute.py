@@ -8,10 +8,10 @@ for the next run.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
-from icectl.errors import ConflictError
+from icectl.errors import ConflictError, IcectlError
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.repo import GCRanUpdate, RepoInfo
 from icectl.ops.gc.backups import BackupPlan, truncated
@@ -32,6 +32,20 @@ class VoidPlanError(ConflictError):
     """Others use by now what was to be deleted."""
 
 
+class InterruptedGcError(IcectlError):
+    """Ctrl-C while objects were being deleted."""
+
+    kind = "interrupted"
+    exit_code = 130
+
+    def __init__(self, num_deleted: int) -> None:
+        super().__init__(
+            f"interrupted after at least {num_deleted:,} objects were deleted",
+            hint="the repository is consistent; run the same command again to delete the rest",
+        )
+        self.facts = {"objects_deleted": num_deleted}
+
+
 @dataclass(slots=True)
 class Deleted:
     """What was deleted so far."""
@@ -43,6 +57,12 @@ class Deleted:
     failures: list[DeleteFailure] = field(default_factory=list)
     is_complete: bool = True
     """Whether all of the plan was tried."""
+    skipped_phases: list[str] = field(default_factory=list)
+    """What was not begun, since something before it is still there."""
+
+    @property
+    def num_objects(self) -> int:
+        return sum(self.count.values()) + self.backups
 
 
 def execute_gc(
@@ -50,43 +70,66 @@ def execute_gc(
 ) -> Deleted:
     """Delete what the plan says.
 
+    What refers goes before what it refers to: a snapshot whose file cannot be deleted could
+    still be used, so that its log, manifests and chunks must stay. After a phase with failures
+    the later ones are skipped, and the next run begins with what is left.
+
     Nothing was deleted after a `VoidPlanError`, nor after a `ConflictError`: others were
     faster at each attempt to change `repo`.
     """
     watch.check_time()
     plan = _release(plan, backups, watch)
     deleted = Deleted()
-    storage = plan.repository.storage
-    chosen = frozenset(only)
-    for kind, garbage in plan.garbage.items():
-        if kind in chosen:
-            batches = garbage.delete(storage, watch)
-            done, size = _delete(kind.directory, len(garbage), batches, deleted, watch)
-            deleted.count[kind] += done
-            deleted.bytes += size
-    # What they list is protected as long as they are there.
-    if backups is not None and deleted.is_complete and not deleted.failures:
-        items = ((info.path, info.size or 0) for info in backups.garbage)
-        batches = delete_in_batches(storage, items, watch)
-        deleted.backups, deleted.backup_bytes = _delete(
-            "backups", len(backups.garbage), batches, deleted, watch
-        )
+    try:
+        _delete_phases(plan, frozenset(only), backups, deleted, watch)
+    except KeyboardInterrupt:
+        raise InterruptedGcError(deleted.num_objects) from None
     return deleted
 
 
-def _delete(
+def _delete_phases(
+    plan: GcPlan,
+    chosen: Set[ObjectKind],
+    backups: BackupPlan | None,
+    deleted: Deleted,
+    watch: Watch,
+) -> None:
+    storage = plan.repository.storage
+    for kind, garbage in plan.garbage.items():
+        if kind not in chosen or _is_skipped(kind.plural, len(garbage), deleted):
+            continue
+        for batch in _phase(
+            kind.directory, len(garbage), garbage.delete(storage, watch), deleted, watch
+        ):
+            deleted.count[kind] += batch.count
+            deleted.bytes += batch.bytes
+    if backups is not None and not _is_skipped("backups", len(backups.garbage), deleted):
+        items = ((info.path, info.size or 0) for info in backups.garbage)
+        batches = delete_in_batches(storage, items, watch)
+        for batch in _phase("backups", len(backups.garbage), batches, deleted, watch):
+            deleted.backups += batch.count
+            deleted.backup_bytes += batch.bytes
+
+
+def _is_skipped(phase: str, total: int, deleted: Deleted) -> bool:
+    skipped = bool(deleted.failures) or not deleted.is_complete
+    if skipped and total:
+        deleted.skipped_phases.append(phase)
+        deleted.is_complete = False
+    return skipped
+
+
+def _phase(
     what: str, total: int, batches: Iterable[DeletedBatch], deleted: Deleted, watch: Watch
-) -> tuple[int, int]:
-    """The number and bytes of what went."""
-    count = size = 0
+) -> Iterator[DeletedBatch]:
     with watch.phase(f"deleting {what}", total, "objects") as counter:
         for batch in batches:
-            count += batch.count
-            size += batch.bytes
+            yield batch
             deleted.failures += batch.failures
             deleted.is_complete &= batch.is_complete
+            if batch.is_interrupted:
+                raise KeyboardInterrupt
             counter.advance(batch.count + len(batch.failures))
-    return count, size
 
 
 def _release(plan: GcPlan, backups: BackupPlan | None, watch: Watch) -> GcPlan:

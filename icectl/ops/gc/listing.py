@@ -71,12 +71,15 @@ class Listings:
         with self._watch.phase(f"listing {kind.directory}", None, "objects") as counter:
             while True:
                 try:
-                    return future.result(SECONDS_BETWEEN_LOOKS)
+                    listing = future.result(SECONDS_BETWEEN_LOOKS)
                 except TimeoutError:
                     if future.done():
                         raise
                     counter.advance(tally.count - shown)
                     shown = tally.count
+                else:
+                    counter.advance(tally.count - shown)
+                    return listing
 
 
 class _Tally:

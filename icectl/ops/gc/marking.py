@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from icectl.errors import FormatError, UnsupportedError
 from icectl.format.manifest import decode_native_refs
 from icectl.format.snapshot import decode_snapshot
-from icectl.model.ids import INITIAL_SNAPSHOT_ID, ManifestId, SnapshotId
+from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, ManifestFileInfo, Snapshot, UnknownNodeData
 from icectl.ops.gc.id_sets import IdSet, id_columns
 from icectl.ops.gc.objects import ObjectKind
@@ -109,9 +109,7 @@ def _check_manifest_list(snapshot: Snapshot) -> None:
 
 
 def check_root_v1(snapshot: Snapshot) -> None:
-    """Up to spec version 1 a lost `parent_id` would hide all older snapshots."""
-    is_first = snapshot.id == INITIAL_SNAPSHOT_ID or not snapshot.nodes
-    if snapshot.parent_id is None and not is_first:
+    if snapshot.has_lost_parent:
         raise FormatError(
             "the snapshot has no parent, yet it is not the first one",
             path=ObjectKind.SNAPSHOT.path(snapshot.id),

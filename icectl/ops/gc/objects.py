@@ -10,6 +10,7 @@ from typing import Any, Protocol, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from icectl.ops.gc.ages import is_created_before
 from icectl.ops.gc.delete import DeletedBatch, delete_in_batches
 from icectl.ops.gc.id_sets import BLOCK, IdSet
 from icectl.ops.gc.watch import Watch
@@ -96,6 +97,9 @@ class Garbage:
 
     def without(self, ids: IdSet) -> Garbage:
         return self[~ids.contains(self.ids)]
+
+    def created_before(self, cutoff: int) -> Garbage:
+        return self[is_created_before(self.created_at, cutoff)]
 
     def parts(self) -> Iterator[Garbage]:
         yield self

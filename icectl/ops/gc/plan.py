@@ -6,6 +6,7 @@ nothing is deleted.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -24,6 +25,8 @@ from icectl.ops.gc.watch import Watch
 from icectl.repository.backups import check_newest
 from icectl.repository.lines import Line
 from icectl.repository.repository import Repository
+
+logger = logging.getLogger(__name__)
 
 ChooseEngine = Callable[[int], Engine]
 """The engine for so many chunk references."""
@@ -98,7 +101,9 @@ def plan_gc(
             known_missing,
             with_ends=manifests.size is not None,
         )
-        engine = choose_engine(sum(claim.num_chunk_refs for claim in sweep.claims))
+        num_chunk_refs = sum(claim.num_chunk_refs for claim in sweep.claims)
+        engine = choose_engine(num_chunk_refs)
+        logger.info("engine: %s, for %s chunk references", engine.name, f"{num_chunk_refs:,}")
         chunks = engine.sweep_chunks(sweep, listings, watch)
         logs = listings.wait_for(ObjectKind.TRANSACTION_LOG)
         kept_logs = _check_logs_present(snapshots, logs, known_missing)
@@ -121,6 +126,8 @@ def plan_gc(
         ObjectKind.MANIFEST: len(manifests),
         ObjectKind.CHUNK: chunks.num_listed,
     }
+    for kind, found in garbage.items():
+        logger.info("plan: delete %d of %d %s", len(found), num_listed[kind], kind.directory)
     return GcPlan(
         repository=repository,
         cutoff=cutoff,

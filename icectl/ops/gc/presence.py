@@ -52,5 +52,4 @@ def find_garbage(
     storage: Storage, listing: Listing, kept: IdSet, cutoff: int, watch: Watch
 ) -> Garbage:
     rows = np.flatnonzero(~kept.contains(listing.ids))
-    candidates = read_candidates(storage, listing, rows, watch)
-    return candidates[candidates.created_at < cutoff]
+    return read_candidates(storage, listing, rows, watch).created_before(cutoff)

@@ -75,6 +75,9 @@ class GcResult:
     """Whether all that was planned is done."""
     abandoned_backups: tuple[str, ...] = ()
     """Backups of the lost lines of history that --abandon-history gives up."""
+    skipped_phases: tuple[str, ...] = ()
+    """Kinds of objects that were not touched, since deletes before them failed or the time was
+    over."""
 
     @property
     def num_objects(self) -> int:
@@ -138,6 +141,7 @@ def finished(planned: GcResult, deleted: Deleted) -> GcResult:
         backup_bytes_deleted=deleted.backup_bytes,
         failures=tuple(deleted.failures),
         is_complete=deleted.is_complete and not deleted.failures,
+        skipped_phases=tuple(deleted.skipped_phases),
     )
 
 

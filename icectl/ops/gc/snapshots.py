@@ -18,6 +18,7 @@ from icectl.ops.gc.marking import ManifestClaim, check_root_v1, mark_snapshot, m
 from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.transitions import state_of
 from icectl.ops.gc.watch import Watch
+from icectl.repository.ancestry import find_cycles
 from icectl.repository.backups import made_at
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.ops_log import REPO_PATH
@@ -63,8 +64,7 @@ def _plan_v2(
     check_ancestry(info)
     state = state_of(info)
     others = np.flatnonzero(~id_set(state.reachable).contains(listing.ids))
-    candidates = read_candidates(storage, listing, others, watch)
-    garbage = candidates[candidates.created_at < cutoff]
+    garbage = read_candidates(storage, listing, others, watch).created_before(cutoff)
     old = {SnapshotId(id_) for id_ in garbage.ids.to_bytes()}
     # Unreachable ones stay when they are young, and when the listing does not know them yet.
     kept = frozenset(id_ for id_ in state.snapshots if id_ in state.reachable or id_ not in old)
@@ -92,24 +92,30 @@ def _plan_v1(repository: Repository, listing: Listing, cutoff: int, watch: Watch
     claims: dict[ManifestId, ManifestClaim] = {}
     kept: set[SnapshotId] = set()
     roots: set[SnapshotId] = set()
+    ancestry: dict[SnapshotId, SnapshotId | None] = {}
     tips = {*repository.branches().values(), *repository.tags().values()}
     while tips:
         kept |= tips
         parents: set[SnapshotId] = set()
         for snapshot in read_snapshots(repository.storage, tips, watch):
             merge_claims(claims, snapshot.all_manifest_files, snapshot.id)
+            ancestry[snapshot.id] = snapshot.parent_id
             if snapshot.parent_id is None:
                 check_root_v1(snapshot)
                 roots.add(snapshot.id)
             else:
                 parents.add(snapshot.parent_id)
         tips = parents - kept
+    for cycle in find_cycles(ancestry):
+        # What came before the cycle would be garbage.
+        path = ObjectKind.SNAPSHOT.path(cycle[-1])
+        raise FormatError(f"its parent {cycle[0]} descends from it", path=path)
     others = np.flatnonzero(~id_set(kept).contains(listing.ids))
     candidates = read_candidates(repository.storage, listing, others, watch)
     return SnapshotPlan(
         kept=frozenset(kept),
         dropped=frozenset(),
-        garbage=candidates[candidates.created_at < cutoff],
+        garbage=candidates.created_before(cutoff),
         logs=frozenset(kept),
         required_logs=frozenset(kept - roots),
         claims=claims,
@@ -159,13 +165,5 @@ def check_ancestry(info: RepoInfo) -> None:
     roots = [id_ for id_, parent in parents.items() if parent is None]
     if len(roots) != 1:
         raise FormatError(f"{len(roots)} of its snapshots have no parent", path=REPO_PATH)
-    sound = set(roots)
-    for snapshot_id in parents:
-        walk: set[SnapshotId] = set()
-        next_id: SnapshotId = snapshot_id
-        while next_id not in sound and next_id not in walk:
-            walk.add(next_id)
-            next_id = parents[next_id] or next_id
-        if next_id in walk:
-            raise FormatError(f"the snapshot {next_id} is its own ancestor", path=REPO_PATH)
-        sound |= walk
+    for cycle in find_cycles(parents):
+        raise FormatError(f"the snapshot {cycle[0]} is its own ancestor", path=REPO_PATH)

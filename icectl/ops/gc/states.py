@@ -98,9 +98,15 @@ class OpsLog:
         return targets
 
     def is_cleared(self, number: int) -> bool:
-        """Whether the state after this update was put aside, and its copy cleared away since."""
-        name = self.updates[number].backup_path
-        return name is not None and self.state(number) is None
+        """Whether the copy of the state after this update was cleared by age.
+
+        Entries that a migration made up never had a copy: theirs counts as cleared when one of
+        a later state is, which was made after it.
+        """
+        if self.updates[number].backup_path is not None:
+            return self.state(number) is None
+        later = range(self._oldest_copy + 1, number)
+        return any(self.updates[one].backup_path is not None for one in later)
 
     def oldest_state(self) -> State:
         """The first that is there: before it copies were cleared, or their loss is known."""

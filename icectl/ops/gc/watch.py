@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import Protocol
+from typing import Any, Protocol
 
 from icectl.errors import IcectlError
+
+logger = logging.getLogger(__name__)
 
 
 class Counter(Protocol):
@@ -29,6 +32,32 @@ class _Silence:
         pass
 
 
+class _LoggedPhase(AbstractContextManager[Counter]):
+    """Counts what another counter shows, and logs it when the phase is over."""
+
+    def __init__(self, label: str, unit: str, shown: AbstractContextManager[Counter]) -> None:
+        self._label = label
+        self._unit = f" {unit}" if unit else ""
+        self._shown = shown
+        self._count = 0
+        self._began = time.monotonic()
+
+    def __enter__(self) -> Counter:
+        self._counter = self._shown.__enter__()
+        return self
+
+    def advance(self, count: int = 1) -> None:
+        self._count += count
+        self._counter.advance(count)
+
+    def __exit__(self, *failure: Any) -> None:
+        self._shown.__exit__(*failure)
+        seconds = time.monotonic() - self._began
+        done = f"{self._count:,}{self._unit} in " if self._count or self._unit else ""
+        ending = ", then failed" if failure[0] is not None else ""
+        logger.info("%s: %s%.2f s%s", self._label, done, seconds, ending)
+
+
 class Watch:
     """Passed down to every loop: `phase` for progress, `check_time` between items."""
 
@@ -41,9 +70,12 @@ class Watch:
     def phase(
         self, label: str, total: int | None = None, unit: str = ""
     ) -> AbstractContextManager[Counter]:
-        if self._start_counter is None:
-            return nullcontext(_Silence())
-        return self._start_counter(label, total, unit)
+        shown: AbstractContextManager[Counter] = nullcontext(_Silence())
+        if self._start_counter is not None:
+            shown = self._start_counter(label, total, unit)
+        if not logger.isEnabledFor(logging.INFO):
+            return shown
+        return _LoggedPhase(label, unit, shown)
 
     def silent(self) -> Watch:
         """The same end for work on another thread, whose progress somebody else shows."""

@@ -70,7 +70,7 @@ class _Rows:
 
     def add(self, sums: ManifestSums) -> None:
         use = self._usage.manifests[sums.id]
-        self.bytes_of[use.number] = sum(sums.bytes())
+        self.bytes_of[use.number] = min(sum(sums.bytes()), 2**63 - 1)  # damaged lengths
         for array in sums.arrays:
             place = self._usage.places.get(array.node_id, self._usage.num_arrays)
             inline = (array.num_inline, array.inlined_bytes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from importlib import import_module
@@ -20,6 +21,8 @@ from icectl.repository.repository import Repository
 
 if TYPE_CHECKING:
     from icectl.ops.expire.policy import Policy
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +56,9 @@ def measure(
     usage = read_usage(repository, chosen, masks, refs, watch)
     by_mask = by_ref or kept is not None
     num_masks = -(-(len(refs) + 1) // BITS) if by_mask else 0
-    engine = options.choose_engine(sum(use.num_chunk_refs for use in usage.manifests.values()))
+    num_chunk_refs = sum(use.num_chunk_refs for use in usage.manifests.values())
+    engine = options.choose_engine(num_chunk_refs)
+    logger.info("engine: %s, for %s chunk references", engine.name, f"{num_chunk_refs:,}")
     gathered = engine.gather(
         repository,
         usage,

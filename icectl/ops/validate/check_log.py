@@ -120,14 +120,20 @@ def _check_claims(log: TransactionLog, step: Step) -> Iterator[Found]:
                 continue
             node = step.after.by_id.get(node_id)
             old = step.before.by_id.get(node_id) if step.before is not None else None
-            if node is None and old is None and what != "new":
-                if step.is_direct and step.before is not None:
-                    yield rules.LOG_STRAY, f"{name} lists {node_id}", None
+            # What a rebased session did to a node that its new parent lacks has no effect.
+            if what == "deleted" and node is not None:
+                is_wrong = step.before is not None and step.is_direct and old is None
+                rule = rules.LOG_CLAIMS if is_wrong else rules.LOG_NO_EFFECT
+                yield rule, f"{name} lists it, and it is there", node.path
             elif what == "deleted":
-                if node is not None:
-                    yield rules.LOG_CLAIMS, f"{name} lists it, and it is there", node.path
-                elif step.is_direct and old is not None and is_array(old) != array:
+                if step.before is None or not step.is_direct:
+                    continue
+                if old is None:
+                    yield rules.LOG_NO_EFFECT, f"{name} lists {node_id}, which was not there", None
+                elif is_array(old) != array:
                     yield rules.LOG_CLAIMS, f"{name} lists it, and it was of another type", old.path
+            elif what == "updated" and node is None and (old is None or not step.is_direct):
+                yield rules.LOG_NO_EFFECT, f"{name} lists {node_id}, which is not there", None
             elif node is None:
                 yield rules.LOG_CLAIMS, f"{name} lists {node_id}, which is not there", None
             elif is_array(node) != array:
@@ -148,7 +154,11 @@ def _check_chunks(log: TransactionLog, step: Step) -> Iterator[Found]:
             node = step.before.by_id.get(array.node_id)
         if node is None:
             if step.is_direct:
-                yield rules.LOG_STRAY, f"updated_chunks lists {array.node_id}", None
+                yield (
+                    rules.LOG_NO_EFFECT,
+                    f"updated_chunks lists {array.node_id}, which is not there",
+                    None,
+                )
         elif not isinstance(node.node_data, ArrayNodeData):
             yield rules.LOG_CHUNKS, "it is not an array", node.path
         elif len(array.chunks) and array.chunks.shape[1] != len(node.node_data.num_chunks):
@@ -162,6 +172,10 @@ def _check_moves(log: TransactionLog, step: Step) -> Iterator[Found]:
         yield rules.LOG_MOVES, "a node is moved twice", None
     for move in moves:
         node = step.after.by_id.get(move.node_id)
+        old = step.before.by_id.get(move.node_id) if step.before is not None else None
+        if node is None and (old is None or not step.is_direct):
+            yield rules.LOG_NO_EFFECT, f"moved_nodes lists {move.node_id}, which is not there", None
+            continue
         if move.from_ == move.to:
             yield rules.LOG_MOVES, "it is moved to where it was", move.to
         if node is None or node.path != move.to:
@@ -170,7 +184,6 @@ def _check_moves(log: TransactionLog, step: Step) -> Iterator[Found]:
             yield rules.LOG_MOVES, "the move says another type of node", move.to
         if step.before is None or not step.is_direct:
             continue
-        old = step.before.by_id.get(move.node_id)
         if old is None or old.path != move.from_:
             yield rules.LOG_MOVES, f"it was moved from {move.from_}, and was not there", move.to
         if move.to in step.before.by_path and move.to not in sources:
@@ -219,10 +232,10 @@ def _differences(
 
 
 def _is_move_logged(old: NodeSnapshot, new: NodeSnapshot, logs: Sequence[TransactionLog]) -> bool:
-    """Whether the logs name the node, or move a group above it.
+    """Whether the logs name the node, or move its path or a group above it.
 
-    A move that was rebased takes along what another commit put into the group, and its log does
-    not name that.
+    A move that was rebased also takes what another commit put into the group, or in the place of
+    the node, and its log does not name that.
     """
     path = old.path
     for log in logs:

@@ -49,7 +49,7 @@ def _diagnose(data: bytes) -> Rule:
     """Which rule the decoder stopped at."""
     try:
         envelope = decode_flatbuffers_envelope(data, FileType.MANIFEST)
-        reader = Reader(envelope.payload)
+        reader = Reader(envelope.payload, file_size=envelope.file_size)
         columns = ColumnReader(reader)
         for array in reader.read_root(MANIFEST).arrays:
             for _, _, places in columns.groups(CHUNK_REF, *array.refs):

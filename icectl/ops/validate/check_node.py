@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
+import numpy as np
+
+from icectl import limits
+from icectl.errors import LimitExceededError
 from icectl.model.snapshot import (
     ArrayNodeData,
     GroupNodeData,
@@ -34,7 +38,10 @@ def _check(node: NodeSnapshot) -> Iterator[tuple[Rule, str]]:
         yield rules.NODE_UNKNOWN, f"a node of kind {node.node_data.type_code}"
         return
     try:
-        metadata = json.loads(node.user_data)
+        metadata = load_zarr_json(node.user_data)
+    except LimitExceededError as error:
+        yield rules.ZARR_METADATA, error.reason
+        return
     except (ValueError, RecursionError) as error:
         yield rules.ZARR_METADATA, f"it is not JSON: {error}"
         return
@@ -48,6 +55,11 @@ def _check(node: NodeSnapshot) -> Iterator[tuple[Rule, str]]:
         yield rules.ZARR_METADATA, f"its zarr_format is {metadata.get('zarr_format')!r}"
     elif isinstance(node.node_data, ArrayNodeData):
         yield from _check_array(node.node_data, metadata)
+
+
+def load_zarr_json(data: bytes) -> Any:
+    limits.require("ZARR_JSON_BYTES", len(data), limits.ZARR_JSON_BYTES, "its bytes are")
+    return json.loads(data)
 
 
 def is_canonical(path: str) -> bool:
@@ -92,8 +104,8 @@ def _present(names: Any) -> Any:
 def decoding_part(zarr_json: bytes) -> bytes:
     """The document without what means nothing to codecs, and what is most often changed."""
     try:
-        document = json.loads(zarr_json)
-    except (ValueError, RecursionError):
+        document = load_zarr_json(zarr_json)
+    except (ValueError, RecursionError, LimitExceededError):
         return zarr_json
     if not isinstance(document, dict):
         return zarr_json
@@ -155,15 +167,17 @@ def _first_overlap(manifests: tuple[ManifestRef, ...]) -> tuple[ManifestRef, Man
     if not dimensions:
         return manifests[0], manifests[1]
     axis = max(dimensions, key=lambda d: len({m.extents[d].from_ for m in manifests}))
-    inside: list[ManifestRef] = []
-    for manifest in sorted(manifests, key=lambda one: one.extents[axis].from_):
-        start = manifest.extents[axis].from_
-        inside = [other for other in inside if other.extents[axis].to > start]
-        for other in inside:
-            if all(
-                mine.from_ < theirs.to and theirs.from_ < mine.to
-                for mine, theirs in zip(manifest.extents, other.extents, strict=True)
-            ):
-                return other, manifest
-        inside.append(manifest)
+    ordered = sorted(manifests, key=lambda one: one.extents[axis].from_)
+    starts, ends = (
+        np.array([[getattr(one, name) for one in manifest.extents] for manifest in ordered])
+        for name in ("from_", "to")
+    )
+    inside = np.empty(0, np.intp)
+    for number in range(len(ordered)):
+        inside = inside[ends[inside, axis] > starts[number, axis]]
+        shared = (starts[inside] < ends[number]) & (starts[number] < ends[inside])
+        found = np.flatnonzero(shared.all(axis=1))
+        if len(found):
+            return ordered[inside[found[0]]], ordered[number]
+        inside = np.append(inside, number)
     return None

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 
 from icectl.errors import FormatError
 from icectl.format.snapshot import decode_snapshot
 from icectl.format.values import decode_metadata
-from icectl.model.ids import INITIAL_SNAPSHOT_ID, ManifestId, SnapshotId
+from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.model.snapshot import ArrayNodeData, Snapshot, path_sort_key
 from icectl.ops.gc.objects import ObjectKind
@@ -59,9 +59,7 @@ def _check_version(snapshot: Snapshot, in_repo: bool) -> Iterator[Found]:
             if node.node_data.shape or node.node_data.shape_v2 is None:
                 yield rules.SNAPSHOT_VERSION, "its shape is that of version 1", node.path
         return
-    # A lost parent would hide all older versions; the first one has only the root group.
-    is_first = snapshot.id == INITIAL_SNAPSHOT_ID or len(snapshot.nodes) <= 1
-    if snapshot.parent_id is None and not is_first and not in_repo:
+    if snapshot.has_lost_parent and not in_repo:
         yield rules.SNAPSHOT_PARENT, "it has no parent, yet it is not the first one", None
     if snapshot.manifest_files_v2 is not None:
         yield rules.SNAPSHOT_VERSION, "its manifests are in the list of version 2", None
@@ -109,10 +107,12 @@ def _check_nodes(snapshot: Snapshot) -> Iterator[Found]:
         by_component = first_disorder([path_sort_key(node.path) for node in nodes]) is None
         rule = rules.NODE_COMPONENT_ORDER if by_component else rules.NODE_ORDER
         yield rule, f"it stands behind {nodes[number - 1].path}", nodes[number].path
-    for node_id, count in Counter(node.id for node in nodes).items():
-        if count > 1:
-            paths = [node.path for node in nodes if node.id == node_id]
-            yield rules.NODE_ID_TWICE, f"{node_id} is also {paths[1]}", paths[0]
+    paths: dict[NodeId, list[str]] = defaultdict(list)
+    for node in nodes:
+        paths[node.id].append(node.path)
+    for node_id, same in paths.items():
+        if len(same) > 1:
+            yield rules.NODE_ID_TWICE, f"{node_id} is also {same[1]}", same[0]
     groups = {node.path for node in nodes if not isinstance(node.node_data, ArrayNodeData)}
     for node in nodes:
         for rule, detail in check_node(node):

@@ -122,6 +122,11 @@ CODECS_UNKNOWN = Rule(
     "The codecs of the array's zarr.json are not installed here, or zarr-python does not accept "
     "that zarr.json.",
 )  # fmt: skip
+CHUNK_TOO_LARGE = Rule(
+    "ICE0504", "warning", Level.DATA, "a chunk was not decoded, since it is too large",
+    "It decodes to far more than it takes in the storage, by more than the limit CHUNK_RATIO. "
+    "Such a chunk is valid, but decoding it could take all memory; read it with zarr.",
+)  # fmt: skip
 
 # Sources of virtual chunks.
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.errors import ObjectNotFoundError, StorageError, UsageError
+from icectl.errors import LimitExceededError, ObjectNotFoundError, StorageError, UsageError
 from icectl.model.ids import NodeId, SnapshotId
 from icectl.ops.gc.id_sets import IdSet
 from icectl.ops.gc.objects import ObjectKind
@@ -44,7 +44,7 @@ def check_decoding_possible() -> None:
     if importlib.util.find_spec("zarr") is None:
         raise UsageError(
             "--decode needs the package zarr, which is not installed",
-            hint="install zarr, or leave --decode out to read the bytes without decoding them",
+            hint="run pip install 'icectl[decode]', or omit --decode to read the bytes only",
         )
 
 
@@ -77,8 +77,8 @@ def check_data(
 
 
 def spoiled_by(problem: Problem, users: Collection[SnapshotId]) -> Collection[SnapshotId]:
-    """A codec that is not installed here spoils no version."""
-    return () if problem.rule is rules.CODECS_UNKNOWN else users
+    """What could not be decoded here spoils no version."""
+    return () if problem.rule in (rules.CODECS_UNKNOWN, rules.CHUNK_TOO_LARGE) else users
 
 
 def chunk_ranges(
@@ -135,6 +135,10 @@ class _Decoders:
             self._decoders[chunk.array] = decoder
             yield from problems
         decode = self._decoders[chunk.array]
-        fault = None if decode is None else decode(data)
+        try:
+            fault = None if decode is None else decode(data)
+        except LimitExceededError as error:
+            yield Problem(rules.CHUNK_TOO_LARGE, chunk.path, error.reason, array.path)
+            return
         if fault is not None:
             yield Problem(rules.CHUNK_UNDECODABLE, chunk.path, fault, array.path)

@@ -8,15 +8,18 @@ from typing import Any
 
 import numpy as np
 
+from icectl import limits
+from icectl.errors import LimitExceededError
 from icectl.model.manifest import Manifest, RefKind
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.validate import chunk_rules as rules
+from icectl.ops.validate.bounded_codecs import budget, decoded_bytes
 from icectl.ops.validate.check_node import regular_chunks
 from icectl.ops.validate.metadata import ArrayUse
 from icectl.ops.validate.problem import Problem
 
 Decoder = Callable[[bytes], str | None]
-"""What is wrong with the bytes of one chunk."""
+"""What is wrong with the bytes of one chunk; `LimitExceededError` for one that is not decoded."""
 
 
 def check_inline(manifest: Manifest, path: str, uses: Collection[ArrayUse]) -> Iterator[Problem]:
@@ -36,8 +39,15 @@ def check_inline(manifest: Manifest, path: str, uses: Collection[ArrayUse]) -> I
         yield from problems
         if decode is None:
             continue
-        faults = [(row, decode(array.refs.content[row])) for row in rows]
-        bad = [(row, fault) for row, fault in faults if fault is not None]
+        bad = []
+        for row in rows:
+            try:
+                fault = decode(array.refs.content[row])
+            except LimitExceededError as error:
+                yield Problem(rules.CHUNK_TOO_LARGE, path, error.reason, use.path)
+                break
+            if fault is not None:
+                bad.append((row, fault))
         if bad:
             row, fault = bad[0]
             more = f", and {len(bad) - 1} more" if len(bad) > 1 else ""
@@ -69,6 +79,8 @@ def decoder_of(documents: Sequence[bytes], path: str) -> tuple[Decoder | None, l
         for decode in decoders:
             try:
                 decode(data)
+            except LimitExceededError:
+                raise
             except Exception as error:  # whatever a codec raises about damaged bytes
                 faults.append(_told(error))
             else:
@@ -100,10 +112,16 @@ def make_decoder(document: bytes) -> Callable[[bytes], None]:
     contents: dict[str, Any] = {
         "zarr.json": cpu.Buffer.from_bytes(json.dumps(metadata).encode()),
     }
+    left = budget()
     array: Any = zarr.open_array(MemoryStore(contents), mode="r")
+    size = decoded_bytes(array.shape, array.metadata.data_type)
 
     def decode(data: bytes) -> None:
+        most = max(limits.CHUNK_BYTES_ALWAYS, limits.CHUNK_RATIO * len(data))
+        limits.require("CHUNK_RATIO", size or 0, most, f"{len(data):,} bytes decode to")
         contents[key] = cpu.Buffer.from_bytes(data)
-        array[...]
+        with left.lock:
+            left.left = 2 * most  # a chain of codecs may unfold in two steps
+            array[...]
 
     return decode

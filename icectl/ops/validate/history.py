@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from icectl.errors import ObjectNotFoundError
 from icectl.model.ids import SnapshotId
 from icectl.ops.validate.problem import UNREADABLE
+from icectl.repository.ancestry import find_cycles
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.repository import Repository
 
@@ -22,6 +23,8 @@ class History:
     whole: bool
     """Whether nothing was left out."""
     _refs: dict[SnapshotId, list[tuple[str, str]]] | None = None
+    """That point at each."""
+    _children: dict[SnapshotId, list[SnapshotId]] = field(default_factory=dict)
 
     def ancestry(self, tip: SnapshotId) -> Iterator[SnapshotId]:
         seen: set[SnapshotId] = set()
@@ -32,15 +35,30 @@ class History:
             next_id = self.parents[next_id]
 
     def parents_first(self) -> Iterator[SnapshotId]:
-        """Each snapshot after its parent, one line of descent after the other."""
-        children: dict[SnapshotId | None, list[SnapshotId]] = defaultdict(list)
+        """Each snapshot once, after its parent, one line of descent after the other.
+
+        A cycle has no first snapshot; it is entered at the first one that was found.
+        """
+        children: dict[SnapshotId, list[SnapshotId]] = defaultdict(list)
+        roots = []
         for snapshot_id, parent in self.parents.items():
-            children[parent if parent in self.parents else None].append(snapshot_id)
-        pending = children[None][::-1]
-        while pending:
-            snapshot_id = pending.pop()
-            yield snapshot_id
-            pending += children.get(snapshot_id, ())
+            if parent is not None and parent in self.parents:
+                children[parent].append(snapshot_id)
+            else:
+                roots.append(snapshot_id)
+        on_cycles = (cycle[0] for cycle in self.cycles())
+        seen: set[SnapshotId] = set()
+        for start in (*roots, *on_cycles):
+            pending = [start]
+            while pending:
+                snapshot_id = pending.pop()
+                if snapshot_id not in seen:
+                    seen.add(snapshot_id)
+                    yield snapshot_id
+                    pending += children.get(snapshot_id, ())
+
+    def cycles(self) -> Iterator[list[SnapshotId]]:
+        return find_cycles(self.parents)
 
     def num_children(self) -> dict[SnapshotId, int]:
         counts = dict.fromkeys(self.parents, 0)
@@ -52,12 +70,22 @@ class History:
     def refs_to(self, snapshots: Collection[SnapshotId]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The branches and the tags that lead to one of the snapshots."""
         if self._refs is None:
-            self._refs = defaultdict(list)
+            self._refs, self._children = defaultdict(list), defaultdict(list)
             for kind, refs in (("branch", self.branches), ("tag", self.tags)):
-                for name in sorted(refs):
-                    for snapshot_id in self.ancestry(refs[name]):
-                        self._refs[snapshot_id].append((kind, name))
-        found = {ref for snapshot_id in snapshots for ref in self._refs.get(snapshot_id, ())}
+                for name in refs:
+                    self._refs[refs[name]].append((kind, name))
+            for snapshot_id, parent in self.parents.items():
+                if parent is not None:
+                    self._children[parent].append(snapshot_id)
+        # All that descends from one of them: a list for each snapshot would be quadratic.
+        descendants = set(snapshots)
+        pending = list(descendants)
+        while pending:
+            for child in self._children.get(pending.pop(), ()):
+                if child not in descendants:
+                    descendants.add(child)
+                    pending.append(child)
+        found = {ref for snapshot_id in descendants for ref in self._refs.get(snapshot_id, ())}
         return (
             tuple(sorted(name for kind, name in found if kind == "branch")),
             tuple(sorted(name for kind, name in found if kind == "tag")),

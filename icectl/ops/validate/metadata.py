@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from icectl.errors import ObjectNotFoundError
+from icectl.errors import FormatError, ObjectNotFoundError, ObjectTooLargeError
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange, NodeSnapshot, Snapshot
 from icectl.model.transaction_log import TransactionLog
@@ -32,6 +32,8 @@ from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
 from icectl.repository.repository import Repository
 
 Extents = tuple[ChunkIndexRange, ...]
+Content = bytes | ObjectTooLargeError | None
+"""Of a file; None for one that is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,10 +111,14 @@ class _Walk:
 
     def run(self, watch: Watch) -> Metadata:
         order = self.history.parents_first()
+        left = set(self.history.parents)
         with watch.phase("reading snapshots", len(self.history.parents)) as counter:
             for snapshot_id, (data, log_data) in read_ahead(self._read, order):
                 self._check(snapshot_id, data, log_data)
+                left.remove(snapshot_id)
                 counter.advance()
+        if left:  # whatever the reason: a check that skipped something must not pass
+            raise FormatError(f"{len(left)} snapshots were not checked, such as {min(left)}")
         self._check_manifest_files()
         if self.decode:
             self._ask_to_decode_inline()
@@ -126,7 +132,7 @@ class _Walk:
                 replace(use, zarr_jsons=documents[use.node_id]) for use in uses
             }
 
-    def _read(self, snapshot_id: SnapshotId) -> tuple[bytes | None, bytes | None]:
+    def _read(self, snapshot_id: SnapshotId) -> tuple[Content, Content]:
         layout = self.repository.layout
         log = f"{layout.transactions}/{snapshot_id}" if layout.transactions else None
         return (
@@ -134,13 +140,15 @@ class _Walk:
             self._read_file(log) if log else None,
         )
 
-    def _read_file(self, path: str) -> bytes | None:
+    def _read_file(self, path: str) -> Content:
         try:
             return self.repository.storage.read(path)
         except ObjectNotFoundError:
             return None
+        except ObjectTooLargeError as error:
+            return error
 
-    def _check(self, snapshot_id: SnapshotId, data: bytes | None, log_data: bytes | None) -> None:
+    def _check(self, snapshot_id: SnapshotId, data: Content, log_data: Content) -> None:
         snapshot = self._check_snapshot(snapshot_id, data)
         parent_id = self.history.parents[snapshot_id]
         # A parent outside the choice, or unreadable, leaves the snapshot without a comparison.
@@ -148,6 +156,8 @@ class _Walk:
         after = NodeTable.of(snapshot) if snapshot is not None else None
         if self.repository.is_writable:
             self._check_log(snapshot_id, log_data, before, after)
+        elif log_data is not None:
+            self._check_legacy_log(snapshot_id)
         if after is not None and self.waiting[snapshot_id]:
             self.tables[snapshot_id] = after
         if parent_id is not None and parent_id in self.waiting:
@@ -155,10 +165,14 @@ class _Walk:
             if not self.waiting[parent_id]:
                 self.tables.pop(parent_id, None)
 
-    def _check_snapshot(self, snapshot_id: SnapshotId, data: bytes | None) -> Snapshot | None:
+    def _check_snapshot(self, snapshot_id: SnapshotId, data: Content) -> Snapshot | None:
         path = self.repository.layout.snapshot(snapshot_id)
         if data is None:
             problem = Problem(metadata_rules.SNAPSHOT_MISSING, path, "there is no such file")
+            self.report.add(problem, (snapshot_id,))
+            return None
+        if isinstance(data, ObjectTooLargeError):
+            problem = unreadable(metadata_rules.SNAPSHOT_UNREADABLE, path, data)
             self.report.add(problem, (snapshot_id,))
             return None
         self.found.num_snapshots += 1
@@ -208,10 +222,21 @@ class _Walk:
                     use = ArrayUse(node.id, node.path, ref.extents)
                     found.uses.setdefault(ref.object_id, set()).add(use)
 
+    def _check_legacy_log(self, snapshot_id: SnapshotId) -> None:
+        """Whether it can be read; one that is missing may never have been written."""
+        self.found.logs.add(snapshot_id)
+        self.found.num_logs += 1
+        try:
+            self.repository.read_transaction_log(snapshot_id)
+        except UNREADABLE as error:
+            path = ObjectKind.TRANSACTION_LOG.path(snapshot_id)
+            problem = unreadable(metadata_rules.LOG_UNREADABLE, path, error)
+            self.report.add(problem, (snapshot_id,))
+
     def _check_log(
         self,
         snapshot_id: SnapshotId,
-        data: bytes | None,
+        data: Content,
         before: NodeTable | None,
         after: NodeTable | None,
     ) -> None:
@@ -246,7 +271,7 @@ class _Walk:
         return step.after.by_id.keys() - step.before.by_id.keys() <= new
 
     def _decode_log(
-        self, log_id: SnapshotId, data: bytes | None, needed_by: SnapshotId, is_first: bool
+        self, log_id: SnapshotId, data: Content, needed_by: SnapshotId, is_first: bool
     ) -> TransactionLog | None:
         if data is None:
             path = ObjectKind.TRANSACTION_LOG.path(log_id)
@@ -258,6 +283,10 @@ class _Walk:
                 self.report.add(
                     Problem(metadata_rules.LOG_INITIAL, path, "there is no such file"), (log_id,)
                 )
+            return None
+        if isinstance(data, ObjectTooLargeError):
+            path = ObjectKind.TRANSACTION_LOG.path(log_id)
+            self.report.add(unreadable(metadata_rules.LOG_UNREADABLE, path, data), (needed_by,))
             return None
         self.found.num_logs += 1
         log, problems = check_log(data, log_id)

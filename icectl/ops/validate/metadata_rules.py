@@ -283,8 +283,9 @@ LOG_INITIAL = Rule(
     "ICE0211", "info", Level.METADATA, "the first snapshot has no transaction log",
     "Writers before spec version 2 wrote none. Nothing needs it.",
 )  # fmt: skip
-LOG_STRAY = Rule(
-    "ICE0212", "info", Level.METADATA, "a transaction log names a node of neither version",
-    "The node is neither in the snapshot nor in its parent. A session that changed or deleted the "
-    "node was rebased onto a version without it. Nothing is lost.",
+LOG_NO_EFFECT = Rule(
+    "ICE0212", "info", Level.METADATA, "a transaction log lists a change without effect",
+    "The node is in neither version, or a node listed as deleted is in both. A session that "
+    "changed or deleted the node was rebased onto a version without it, or with it at another "
+    "path. Nothing is lost.",
 )  # fmt: skip

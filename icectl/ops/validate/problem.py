@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from icectl.errors import FormatError, UnsupportedError
+from icectl import limits
+from icectl.errors import FormatError, IcectlError, ObjectTooLargeError, UnsupportedError
 from icectl.model.ids import SnapshotId
 from icectl.ops.validate.rule import Rule, Severity
 
@@ -26,12 +27,12 @@ class Problem:
         return self.rule.code, self.object, self.path
 
 
-UNREADABLE = (FormatError, UnsupportedError)
+UNREADABLE = (FormatError, UnsupportedError, ObjectTooLargeError)
 """What decoders raise; a damaged header looks like a version that nobody knows yet."""
 
 
-def unreadable(rule: Rule, object_: str, error: FormatError | UnsupportedError) -> Problem:
-    if isinstance(error, UnsupportedError):
+def unreadable(rule: Rule, object_: str, error: IcectlError) -> Problem:
+    if not isinstance(error, FormatError):
         return Problem(rule, object_, error.message)
     byte = "" if error.offset is None else f" (at byte {error.offset})"
     return Problem(rule, object_, f"{error.reason}{byte}")
@@ -63,6 +64,8 @@ class Report:
         return sum(count for rule, count in self.counts.items() if rule.severity == severity)
 
     def add(self, problem: Problem, snapshots: Collection[SnapshotId] = ()) -> None:
+        if len(problem.detail) > limits.MESSAGE_CHARACTERS:
+            problem = replace(problem, detail=limits.shorten(problem.detail))
         if problem.rule.severity == "error":
             self.unsound.update(snapshots)
         place = self._places.get(problem)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
 from icectl.errors import (
     FormatError,
     ObjectNotFoundError,
+    ObjectTooLargeError,
     RepositoryNotFoundError,
     StorageError,
 )
@@ -20,6 +21,7 @@ from icectl.model.repo import RepoInfo, Update
 from icectl.ops.config_keys import find_lost_conditions
 from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step, check_times
+from icectl.ops.validate.history import History
 from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
 from icectl.repository.backups import is_cleared, made_at, times_of
 from icectl.repository.config import decode_config
@@ -31,6 +33,7 @@ from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_re
 from icectl.repository.ref_files import read_ref_names
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
+from icectl.storage.paths import is_object_name
 
 BACKUPS_CLEARED = replace(rules.BACKUP_MISSING, severity="info")
 ATTEMPTS = 5
@@ -43,6 +46,9 @@ def check_refs(storage: Storage, report: Report) -> Repository | None:
         found = storage.read_versioned(REPO_PATH)
     except ObjectNotFoundError:
         return _check_ref_files(storage, report)
+    except ObjectTooLargeError as error:
+        report.add(unreadable(rules.REPO_UNREADABLE, REPO_PATH, error))
+        return None
     info, problems = check_repo(found.data)
     report.extend(problems)
     if info is None:
@@ -65,6 +71,10 @@ def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
     read = (state_before, info.repo_before_updates)
     missing: list[str] = []
     for name in dict.fromkeys(names):
+        if not is_object_name(name):
+            # Nothing can have this name: not even whether it is there can be asked.
+            report.add(Problem(rules.BACKUP_UNREADABLE, REPO_PATH, _no_name(name)))
+            continue
         path = backup_object(name)
         size = sizes.get(path)
         if path not in sizes:
@@ -105,7 +115,14 @@ def _name_of_state_before(info: RepoInfo) -> str | None:
     return info.latest_updates[1].backup_path if len(info.latest_updates) > 1 else None
 
 
+def _no_name(name: str) -> str:
+    return f"its ops log names a copy {name!r}, which cannot be"
+
+
 def _read_backup(storage: Storage, name: str, report: Report) -> RepoInfo | None:
+    if not is_object_name(name):
+        report.add(Problem(rules.BACKUP_UNREADABLE, REPO_PATH, _no_name(name)))
+        return None
     path = backup_object(name)
     try:
         return read_repo(storage, path)
@@ -151,7 +168,8 @@ def _check_chain(storage: Storage, info: RepoInfo, report: Report) -> list[str]:
         visited.add(name)
         state = _read_backup(storage, name, report)
         if state is None:
-            if name != info.repo_before_updates and not _exists(storage, path):
+            is_there = not is_object_name(name) or _exists(storage, path)
+            if name != info.repo_before_updates and not is_there:
                 return [name]
             return []
         updates = state.latest_updates
@@ -199,7 +217,7 @@ def _check_config_file(storage: Storage, report: Report) -> None:
         _check_conditions(storage, config, CONFIG_PATH, report)
     except ObjectNotFoundError:
         pass
-    except FormatError as error:
+    except UNREADABLE as error:
         report.add(unreadable(rules.REPO_VALUE, CONFIG_PATH, error))
 
 
@@ -220,6 +238,9 @@ def _read_ref_files(storage: Storage) -> tuple[Repository | None, list[Problem]]
     problems = [Problem(rules.REF_FOREIGN, path, "it is no ref") for path in names.unknown]
     targets: dict[str, SnapshotId] = {}
     for path, data in storage.read_many([*names.branches.values(), *names.tags.values()]):
+        if isinstance(data, ObjectTooLargeError):
+            problems.append(unreadable(rules.REPO_UNREADABLE, path, data))
+            continue
         if isinstance(data, StorageError):
             raise data
         try:
@@ -244,3 +265,13 @@ def _without_refs(
     if not branches and not tags:
         return None
     return Repository(storage, Generation.V1, STANDARD, 1, None, branches, tags, ())
+
+
+def check_ancestry(repository: Repository, history: History) -> Iterator[Problem]:
+    """Cycles in the parents that snapshot files name; those of the repo file are found there."""
+    if repository.info is not None:
+        return
+    for cycle in history.cycles():
+        path = repository.layout.snapshot(cycle[-1])
+        detail = f"its parent {cycle[0]} descends from it"
+        yield Problem(rules.ANCESTRY_LOOP, path, detail)

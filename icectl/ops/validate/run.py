@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -10,9 +11,10 @@ from icectl.errors import IcectlError
 from icectl.ops.gc.watch import Watch
 from icectl.ops.validate.history import History, read_history
 from icectl.ops.validate.problem import Report
-from icectl.ops.validate.refs import check_refs
+from icectl.ops.validate.refs import check_ancestry, check_refs
 from icectl.ops.validate.result import CheckedCounts, ValidateResult, build_result
 from icectl.ops.validate.rule import Level, Severity
+from icectl.repository.lost_repo import describe_backups
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
@@ -20,6 +22,8 @@ from icectl.storage.contract import Storage
 if TYPE_CHECKING:
     from icectl.ops.validate.engine import Engine
     from icectl.ops.validate.sampling import Sample
+
+logger = logging.getLogger(__name__)
 
 LOCAL = "local"
 
@@ -54,8 +58,11 @@ def validate(
     notes: list[str] = []
     if repository is None:
         notes.append("nothing behind the refs was looked at, since they cannot be read")
+        if (backups := describe_backups(storage)) is not None:
+            notes.append(backups)
     else:
         history = read_history(repository, options.refs)
+        report.extend(check_ancestry(repository, history))
         if options.level >= Level.METADATA or options.open_source is not None:
             checked, engine = _check_files(
                 repository, history, options, report, notes, watch or Watch()
@@ -93,6 +100,7 @@ def _check_files(
 
     num_chunk_refs = sum(claim.num_chunk_refs for claim in metadata.claims.values())
     engine = (options.choose_engine or (lambda _: LocalEngine()))(num_chunk_refs)
+    logger.info("engine: %s, for %s chunk references", engine.name, f"{num_chunk_refs:,}")
     depths = Depths(
         repository,
         history,

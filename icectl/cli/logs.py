@@ -1,0 +1,48 @@
+"""What `-v` and `-vv` show on stderr: the log records of icectl itself, never of its libraries."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+from icectl.cli.locations import hide_secrets
+from icectl.cli.terminal import is_terminal
+from icectl.render.text import escape_controls
+
+CLEAR_LINE = "\r\x1b[K"
+
+
+@contextmanager
+def shown_logs(verbosity: int, environ: Mapping[str, str]) -> Iterator[None]:
+    """Show notes with 1, and every request with its time with 2 or more."""
+    if verbosity <= 0:
+        yield
+        return
+    logger = logging.getLogger("icectl")
+    handler = logging.StreamHandler(sys.stderr)
+    # A progress bar may be on the line.
+    start = CLEAR_LINE if is_terminal(sys.stderr, environ) else ""
+    handler.setFormatter(_Formatter(start, with_times=verbosity > 1))
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG if verbosity > 1 else logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+        logger.propagate = True
+
+
+class _Formatter(logging.Formatter):
+    def __init__(self, start: str, *, with_times: bool) -> None:
+        super().__init__()
+        self._start = start
+        self._with_times = with_times
+
+    def format(self, record: logging.LogRecord) -> str:
+        time = f"{record.relativeCreated / 1000:.3f} s: " if self._with_times else ""
+        return f"{self._start}icectl: {time}{escape_controls(hide_secrets(record.getMessage()))}"

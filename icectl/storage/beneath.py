@@ -1,0 +1,186 @@
+"""Opening files and directories beneath a root, without following symbolic links.
+
+Each part of a path is opened relative to the directory before it, so that nobody who can write
+to a repository leads a read, a write or a deletion elsewhere, not even while it is under way.
+The root itself may be reached through links. `follow_links` is the user's explicit opt-in.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from contextlib import suppress
+
+from icectl.errors import StorageError
+from icectl.storage.paths import check_size
+
+# O_PATH needs only the permission to pass through, as a path does.
+PASS_THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
+READABLE = os.O_RDONLY | os.O_DIRECTORY
+# A FIFO without a writer must not block.
+FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
+
+LONGEST_PATH = 4096
+SPARSE_METADATA = 16 << 20
+SPARSE_RANGE = 256 << 20
+"""A larger read is refused when part of it is a hole: memory is bounded by the size on disk."""
+
+
+class Beneath:
+    """The root of a repository on disk, and how what is below it is opened."""
+
+    def __init__(self, root: str, *, follow_links: bool) -> None:
+        self.root = root
+        self.follow_links = follow_links
+
+    def open_directory(self, path: str, flags: int = PASS_THROUGH, *, create: bool = False) -> int:
+        """A descriptor of the directory `path` (`""` is the root), to be closed by the caller."""
+        if len(path) > LONGEST_PATH:
+            raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
+        if not path or (self.follow_links and not create):
+            return os.open(f"{self.root}/{path}", flags)
+        parent: int | None = None
+        parts = path.split("/")
+        for index, part in enumerate(parts):
+            # O_NOFOLLOW is about the last part, so that the root may be behind links.
+            name = part if index else f"{self.root}/{part}"
+            try:
+                descriptor = self._open_below(parent, name, flags, create=create)
+            except NotADirectoryError:
+                self._refuse_link(parent, name, "/".join(parts[: index + 1]))
+                raise
+            finally:
+                if parent is not None:
+                    os.close(parent)
+            parent = descriptor
+        return descriptor
+
+    def open_file(self, directory: int | None, name: str, path: str) -> tuple[int, os.stat_result]:
+        """A descriptor of a regular file in an open directory, and its status.
+
+        Without a directory, `name` is a full path.
+        """
+        flags = FILE if self.follow_links else FILE | os.O_NOFOLLOW
+        try:
+            descriptor = os.open(name, flags, dir_fd=directory)
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                self._refuse_link(directory, name, path)
+            if error.errno == errno.ENXIO:  # a socket, or a device without a driver
+                raise self.not_regular(path) from None
+            raise
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                if stat.S_ISDIR(status.st_mode):
+                    raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+                raise self.not_regular(path)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        return descriptor, status
+
+    def open_file_at(self, path: str) -> tuple[int, os.stat_result]:
+        parent, _, name = path.rpartition("/")
+        if not parent:
+            return self.open_file(None, f"{self.root}/{name}", path)
+        directory = self.open_directory(parent)
+        try:
+            return self.open_file(directory, name, path)
+        finally:
+            os.close(directory)
+
+    def status(self, path: str) -> os.stat_result:
+        """Of a regular file or a directory."""
+        parent, _, name = path.rpartition("/")
+        if self.follow_links or not parent:
+            found = os.stat(f"{self.root}/{path}", follow_symlinks=self.follow_links)  # noqa: PTH116
+        else:
+            directory = self.open_directory(parent)
+            try:
+                found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+            finally:
+                os.close(directory)
+        if stat.S_ISLNK(found.st_mode):
+            raise self.link(path)
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            raise self.not_regular(path)
+        return found
+
+    def read_whole(self, descriptor: int, status: os.stat_result, path: str) -> bytes:
+        """The metadata file; a growing or endless one ends at the largest possible."""
+        size = status.st_size
+        check_size(path, size)
+        if size > SPARSE_METADATA:
+            self._refuse_holes(descriptor, 0, size, path)
+        data = os.read(descriptor, size + 1)
+        if not data:
+            return data
+        parts, total = [data], len(data)
+        while data := os.read(descriptor, max(size + 1 - total, 65536)):
+            parts.append(data)
+            total += len(data)
+            check_size(path, total)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    def read_range(
+        self, descriptor: int, status: os.stat_result, offset: int, length: int, path: str
+    ) -> bytes:
+        """At most `length` bytes; fewer where the file ends before."""
+        length = min(length, max(status.st_size - offset, 0))
+        if length > SPARSE_RANGE:
+            self._refuse_holes(descriptor, offset, length, path)
+        data = bytearray()
+        while len(data) < length and (
+            part := os.pread(descriptor, length - len(data), offset + len(data))
+        ):
+            data += part
+        return bytes(data)
+
+    def link(self, path: str) -> StorageError:
+        return StorageError(
+            f"{self.root}/{path} is a symbolic link; icectl follows none below a repository's root",
+            hint="if the link is intended, add --storage-option follow_links=true",
+        )
+
+    def not_regular(self, path: str) -> StorageError:
+        return StorageError(f"{self.root}/{path} is not a regular file; it was not read")
+
+    def _open_below(self, parent: int | None, name: str, flags: int, *, create: bool) -> int:
+        if not self.follow_links:
+            flags |= os.O_NOFOLLOW
+        try:
+            return os.open(name, flags, dir_fd=parent)
+        except FileNotFoundError:
+            if not create:
+                raise
+        # By another writer meanwhile; or there is a link that leads nowhere.
+        with suppress(FileExistsError):
+            os.mkdir(name, dir_fd=parent)
+            above = os.open(self.root if parent is None else ".", READABLE, dir_fd=parent)
+            try:
+                os.fsync(above)
+            finally:
+                os.close(above)
+        return os.open(name, flags, dir_fd=parent)
+
+    def _refuse_link(self, directory: int | None, name: str, path: str) -> None:
+        if self.follow_links:
+            return
+        found = os.stat(name, dir_fd=directory, follow_symlinks=False)
+        if stat.S_ISLNK(found.st_mode):
+            raise self.link(path) from None
+
+    def _refuse_holes(self, descriptor: int, offset: int, length: int, path: str) -> None:
+        """File systems that know no holes say that there is none."""
+        try:
+            hole = os.lseek(descriptor, offset, os.SEEK_HOLE)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+        except (OSError, AttributeError):
+            return
+        if hole < offset + length:
+            raise StorageError(
+                f"{self.root}/{path} is sparse: {length:,} bytes to read, not all of them on disk;"
+                " it was not read"
+            )
