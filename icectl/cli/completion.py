@@ -99,16 +99,21 @@ def _paths(incomplete: str, *, directories_only: bool) -> Iterable[str]:
             yield f"{directory}{slash}{entry.name}"
 
 
-complete_file = _completer(lambda _ctx, word: _paths(word, directories_only=False))
-complete_directory = _completer(lambda _ctx, word: _paths(word, directories_only=True))
-complete_ref = _completer(_refs)
-complete_branch = _completer(lambda ctx, _: _open(ctx).branches())
-complete_tag = _completer(lambda ctx, _: _open(ctx).tags())
-complete_node = _completer(_nodes)
-complete_remote = _completer(_remotes)
-complete_location = _completer(
-    lambda ctx, word: [*_remotes(ctx, word), *_paths(word, directories_only=True)]
-)
-complete_rule = _completer(_rules)
-complete_operation = _completer(_operations)
-complete_kind = _completer(lambda _ctx, _: ("snapshots", "transaction_logs", "manifests", "chunks"))
+BY_METAVAR: dict[str | None, Completer] = {
+    "REF": _completer(_refs),
+    "FROM": _completer(_refs),
+    "TO": _completer(_refs),
+    "BRANCH": _completer(lambda ctx, _: _open(ctx).branches()),
+    "TAG": _completer(lambda ctx, _: _open(ctx).tags()),
+    "PATH": _completer(_nodes),
+    "REMOTE": _completer(_remotes),
+    "LOCATION": _completer(
+        lambda ctx, word: [*_remotes(ctx, word), *_paths(word, directories_only=True)]
+    ),
+    "FILE": _completer(lambda _ctx, word: _paths(word, directories_only=False)),
+    "DIRECTORY": _completer(lambda _ctx, word: _paths(word, directories_only=True)),
+    "CODE": _completer(_rules),
+    "KIND": _completer(_operations),
+    "KINDS": _completer(lambda _ctx, _: ("snapshots", "transaction_logs", "manifests", "chunks")),
+}
+"""What a metavar stands for in every command."""

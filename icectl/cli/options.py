@@ -11,13 +11,14 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, get_type_hints
+from typing import Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from icectl.cli import completion
 
 CommandBody = Callable[..., int | None]
+_NAMES = ("REF", "FROM", "TO", "BRANCH", "TAG", "NAME")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +91,8 @@ def command(
             parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
             for parameter in list(inspect.signature(body).parameters.values())[1:]
         ]
+        for parameter in own:
+            _complete_by_metavar(get_args(parameter.annotation)[1])
         run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [
                 inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
@@ -105,6 +108,14 @@ def command(
     return decorate
 
 
+def _complete_by_metavar(declared: Any) -> None:
+    """Equal metavars complete alike; where a name or a REF belongs, a location is refused."""
+    if declared.autocompletion is None:
+        declared.autocompletion = completion.BY_METAVAR.get(declared.metavar)
+    if declared.metavar in _NAMES and declared.callback is None:
+        declared.callback = refuse_location
+
+
 def take_common(ctx: typer.Context, values: Mapping[str, Any]) -> None:
     """Merge the common options among `values` into the invocation."""
     ctx.obj.options = ctx.obj.options.merged(values)
@@ -118,7 +129,7 @@ RepoOption = Annotated[
         metavar="LOCATION",
         help="The repository: a path, a URL (s3://, gs://, file://, memory://) or a name from the "
         "config file. Default: $ICECTL_REPO, else the repository that the current directory is in.",
-        autocompletion=completion.complete_location,
+        autocompletion=completion.BY_METAVAR["LOCATION"],
     ),
 ]
 StorageOption = Annotated[
@@ -182,12 +193,6 @@ REF_HELP = (
 )
 
 
-def _ref_argument(text: str = REF_HELP) -> Any:
-    return typer.Argument(
-        metavar="REF", help=text, autocompletion=completion.complete_ref, callback=refuse_location
-    )
-
-
 def refuse_location(ctx: typer.Context, value: Any) -> Any:
     """`icectl log ./repo` is what everybody types first: name the right call."""
     from icectl.cli.locations import looks_like_location
@@ -205,38 +210,17 @@ def refuse_location(ctx: typer.Context, value: Any) -> Any:
     return value
 
 
-RefArgument = Annotated[str, _ref_argument()]
-OptionalRefArgument = Annotated[str | None, _ref_argument()]
-DefaultRefArgument = Annotated[str | None, _ref_argument(f"{REF_HELP} Default: main.")]
+RefArgument = Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)]
+OptionalRefArgument = Annotated[str | None, typer.Argument(metavar="REF", help=REF_HELP)]
+DefaultRefArgument = Annotated[
+    str | None, typer.Argument(metavar="REF", help=f"{REF_HELP} Default: main.")
+]
 """None is `DEFAULT_REF`: the text `main` could be a tag as well."""
-BranchArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="BRANCH",
-        help="The branch.",
-        autocompletion=completion.complete_branch,
-        callback=refuse_location,
-    ),
-]
-TagArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="TAG",
-        help="The tag.",
-        autocompletion=completion.complete_tag,
-        callback=refuse_location,
-    ),
-]
-NewNameArgument = Annotated[
-    str, typer.Argument(metavar="NAME", help="The new name.", callback=refuse_location)
-]
+BranchArgument = Annotated[str, typer.Argument(metavar="BRANCH", help="The branch.")]
+TagArgument = Annotated[str, typer.Argument(metavar="TAG", help="The tag.")]
+NewNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The new name.")]
 PathArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="PATH",
-        help="A node of the hierarchy, such as /group/array.",
-        autocompletion=completion.complete_node,
-    ),
+    str, typer.Argument(metavar="PATH", help="A node of the hierarchy, such as /group/array.")
 ]
 NumberOption = Annotated[
     int | None,

@@ -67,6 +67,11 @@ def test_help_of_each_group(icectl: Icectl, group: str) -> None:
         assert name in outcome.out
 
 
+@pytest.mark.parametrize("entry", app.COMMANDS, ids=lambda entry: entry.name)
+def test_a_summary_is_the_first_line_of_the_help(entry: app.Command) -> None:
+    assert app.load(entry.name).help.partition("\n")[0] == f"{entry.summary}."
+
+
 def test_every_group_is_known() -> None:
     used = {entry.name.split(" ")[0] for entry in app.COMMANDS if " " in entry.name}
     assert used == set(app.GROUPS)

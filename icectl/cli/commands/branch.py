@@ -34,7 +34,10 @@ EXAMPLES = {
 
 @command(jsonl=True)
 def list_branches(context: CommandContext) -> None:
-    """List the branches with the newest commit of each."""
+    """List the branches.
+
+    Shows the newest commit of each.
+    """
     listing = refs.list_branches(context.open_repository())
     if context.options.jsonl:
         context.emit_list("branches", listing.branches, lambda _branches: ())
@@ -44,14 +47,19 @@ def list_branches(context: CommandContext) -> None:
 
 @command()
 def create(context: CommandContext, name: NewNameArgument, ref: DefaultRefArgument = None) -> None:
-    """Create a branch at a REF, by default at the tip of main."""
+    """Create a branch.
+
+    It points at REF, by default at the tip of main.
+    """
     at = DEFAULT_REF if ref is None else ref
     context.emit(refs.create_branch(context.open_repository(), name, at), render_branch_change)
 
 
 @command()
 def delete(context: CommandContext, branch: BranchArgument, expect: ExpectOption = None) -> None:
-    """Delete a branch; main cannot be deleted.
+    """Delete a branch.
+
+    The branch main cannot be deleted.
 
     Only the name goes, at once and without a question, as in git: the output says where the
     branch pointed, and a new branch there undoes it, as long as gc has not collected what no
@@ -70,7 +78,7 @@ def reset(
     ref: RefArgument,
     expect: ExpectOption = None,
 ) -> None:
-    """Make a branch point at another commit.
+    """Move a branch to another commit.
 
     It happens at once and without a question: the output says where the branch pointed, and
     a reset back to there undoes it, as long as gc has not collected what no other ref

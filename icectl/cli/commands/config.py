@@ -28,7 +28,9 @@ def get(
         str | None, typer.Argument(metavar="KEY", help="A dotted key, such as compression.level.")
     ] = None,
 ) -> None:
-    """Show the stored configuration, or one value of it.
+    """Show the stored configuration.
+
+    With KEY, one value of it.
 
     What the repository leaves out, or has as null, is at the default of the client.
     """
@@ -57,7 +59,7 @@ def set_value(
         ),
     ],
 ) -> None:
-    """Set one value of the stored configuration.
+    """Set a value of the stored configuration.
 
     Every client reads it when it opens the repository, and cannot open it at all when a value
     has the wrong type. So only known keys are set, and only to values that clients take.

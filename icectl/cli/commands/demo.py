@@ -82,7 +82,7 @@ def demo(
         bool, typer.Option("--no-tour", help="Make the repository, and run no command on it.")
     ] = False,
 ) -> None:
-    """Make a repository with a history and show the commands on it.
+    """Create a demo repository and tour the commands.
 
     The repository holds six weeks of sea surface temperature: daily commits, a release, a
     branch, a commit that was taken back, an experiment that was given up and a writer that

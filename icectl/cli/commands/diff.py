@@ -62,7 +62,9 @@ def diff(
         ),
     ] = False,
 ) -> int:
-    """Show what changed from one version to another, TO being main unless it is given.
+    """Show what changed between two versions.
+
+    TO is main unless it is given. A..B and A...B work as in git.
 
     Nodes are marked + (new), - (deleted), ~ (changed) and → (moved). Where FROM is an ancestor
     of TO, the change is told by the transaction logs, those of expired ancestors included;

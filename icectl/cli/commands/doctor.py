@@ -34,7 +34,7 @@ def doctor(
         ),
     ] = False,
 ) -> int | None:
-    """Check the installation, the credentials and the storage.
+    """Check the installation and the storage.
 
     Looked at are the interpreter, the libraries, Java and Spark, the config file, where
     credentials come from (names only, never a value), and, where a repository is named or the

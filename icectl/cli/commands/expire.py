@@ -165,8 +165,9 @@ def expire(
     count = len(planned.plan.released)
     refs = len(planned.plan.deleted_branches) + len(planned.plan.deleted_tags)
     question = f"Release {count} of {len(planned.history.snapshots)} snapshots"
-    question += f" and delete {refs} refs?" if refs else "?"
-    context.confirm(question, yes=yes)
+    question += f" and delete {refs} refs" if refs else ""
+    plan = render_expiration(build_result(repository, planned, dry_run=True))
+    context.confirm(f"{question} of {storage.location}?", yes=yes, plan=() if yes else plan)
     done = execute_expiration(repository, rules, planned)
     context.emit(build_result(repository, done, dry_run=False), render_expiration)
 

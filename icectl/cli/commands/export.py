@@ -78,7 +78,7 @@ def export(
     spark_remote: SparkRemoteOption = None,
     spark_conf: SparkConfOption = (),  # type: ignore[assignment]
 ) -> None:
-    """Write tables of the repository to files.
+    """Write the repository as tables to files.
 
     The tables are refs (branches and tags), snapshots (the history), nodes (groups and
     arrays), manifests, chunk_refs (where each chunk is), changes (what each commit changed),

@@ -20,7 +20,10 @@ EXAMPLES = {
 
 @command(jsonl=True)
 def list_flags(context: CommandContext) -> None:
-    """List the feature flags: what clients may do in this repository."""
+    """List the feature flags.
+
+    A flag allows or forbids an operation in this repository.
+    """
     from icectl.ops.settings import list_flags
     from icectl.render.settings import render_flags
 
@@ -39,7 +42,10 @@ def set_flag(
         typer.Argument(metavar="VALUE", help="on, off, or default."),
     ],
 ) -> None:
-    """Turn a feature flag on or off, or leave it at its default, which is on."""
+    """Turn a feature flag on or off.
+
+    VALUE `default` removes the setting; every flag is on by default.
+    """
     from icectl.ops import settings
     from icectl.render.settings import render_flags
 

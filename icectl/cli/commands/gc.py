@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -147,12 +148,12 @@ def collect(
     spark_remote: SparkRemoteOption = None,
     spark_conf: SparkConfOption = (),  # type: ignore[assignment]
 ) -> int | None:
-    """Delete what no version of the repository needs.
+    """Delete unreferenced objects.
 
-    Kept is all that a branch or a tag leads to, whatever its age, and all that was created
-    after --older-than. The rest goes: snapshots that nothing leads to, transaction logs,
-    manifests and chunks that no kept snapshot needs. Snapshots that are to go are first taken
-    out of the repo file, in one conditional update, and only then files are deleted.
+    Keeps everything reachable from a branch or tag, regardless of age, and everything created
+    after --older-than. Deletes the rest: snapshots that no ref reaches, and transaction logs,
+    manifests and chunks that no kept snapshot needs. The snapshots are first removed from the
+    repo file in one conditional update; only then files are deleted.
 
     Everything that is kept is read and cross-checked before the first delete. Anything that is
     damaged, missing or unexplained stops the run with exit code 13, what is from a newer format
@@ -240,8 +241,10 @@ def collect(
                 question = _question(run, kinds, storage.location)
                 if question is not None:
                     # Others may have let go of more since the first question.
-                    again = "the repository was changed by others, so that the plan is new: "
-                    context.confirm((again if asked else "") + question, yes=yes)
+                    again = "the repository was changed by others, so this is a new plan: "
+                    # Drawn as the dry run draws it: nothing is deleted yet.
+                    plan_blocks = render_gc(replace(planned, dry_run=True))
+                    context.confirm((again if asked else "") + question, yes=yes, plan=plan_blocks)
                     asked = True
 
             _, deleted = collect_garbage(storage, options, approve, watch)
@@ -274,11 +277,11 @@ def _question(run: PlannedRun, kinds: frozenset[ObjectKind], location: str) -> s
         count, size = count + len(run.backups.garbage), size + run.backups.num_bytes
     if count:
         return (
-            f"delete {format_count(count, 'object')} ({format_size(size)}) of {location} for good?"
+            f"Delete {format_count(count, 'object')} ({format_size(size)}) of {location} for good?"
         )
     released = len(run.plan.dropped_snapshots)
     if released:
-        return f"take {format_count(released, 'snapshot')} out of the repo file of {location}?"
+        return f"Remove {format_count(released, 'snapshot')} from the repo file of {location}?"
     return None
 
 

@@ -60,7 +60,9 @@ def init(
         ),
     ] = (),  # type: ignore[assignment]
 ) -> None:
-    """Make a new repository with one empty commit on the branch main.
+    """Create a new repository.
+
+    It has one empty commit on the branch main.
 
     The place must be empty or new. The LOCATION can be given as the argument or with --repo;
     without one it is $ICECTL_REPO, or else the current directory. When two make a repository

@@ -55,7 +55,7 @@ def inspect_file(
         bool, typer.Option("--raw", help="Write the decompressed payload to standard output.")
     ] = False,
 ) -> None:
-    """Show what one file of the Icechunk format says.
+    """Show the content of one file.
 
     The kind of the file and its generation are told from the content. Of a damaged file,
     what is wrong, where, and what can still be read is shown, and the exit code is 13.

@@ -54,9 +54,10 @@ def log(
     ] = False,
     graph: Annotated[bool, typer.Option("--graph", help="Draw the history as a graph.")] = False,
 ) -> None:
-    """Show the history of a branch, tag or snapshot, newest first.
+    """Show the commit history.
 
-    Without a REF it is the history of main. A node that PATH named in the past, before it was
+    Newest first, of a branch, tag or snapshot, by default of main. A..B shows what led from A
+    to B. A node that PATH named in the past, before it was
     moved or deleted, is followed too.
     """
     if all and ref is not None:

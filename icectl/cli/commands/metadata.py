@@ -27,7 +27,9 @@ def get(
     context: CommandContext,
     key: Annotated[str | None, typer.Argument(metavar="KEY", help="The name of one value.")] = None,
 ) -> None:
-    """Show the metadata of the repository, or one value of it.
+    """Show the metadata of the repository.
+
+    With KEY, one value of it.
 
     This is not the metadata of a commit, which `icectl show` has.
     """
@@ -53,7 +55,7 @@ def set_value(
     key: Annotated[str, typer.Argument(metavar="KEY", help="The name of the value.")],
     value: Annotated[str, typer.Argument(metavar="VALUE", help="JSON, or else a text.")],
 ) -> None:
-    """Add a value to the metadata of the repository, or replace the one of this name."""
+    """Add or replace a metadata value."""
     from icectl.cli.values import check_text, parse_value
     from icectl.errors import UsageError
     from icectl.ops.settings import set_metadata
@@ -69,7 +71,7 @@ def unset(
     context: CommandContext,
     keys: Annotated[list[str], typer.Argument(metavar="KEY", help="The names of the values.")],
 ) -> None:
-    """Remove values from the metadata of the repository."""
+    """Remove metadata values."""
     from icectl.ops.settings import unset_metadata
 
     unset_metadata(context.open_repository(), keys)

@@ -53,7 +53,9 @@ def ops_log(
         typer.Option("--branch", metavar="BRANCH", help="Only operations on this branch."),
     ] = None,
 ) -> int:
-    """Show the operations on the repository, newest first, back to the first one.
+    """Show the operations on the repository.
+
+    Newest first, back to the first one.
 
     The log goes on in the backups of the repo info file. Where an entry does not say where a
     branch or tag went, that is worked out from the backups beside it. A missing or damaged

@@ -10,7 +10,6 @@ from typing import Annotated
 
 import typer
 
-from icectl.cli import completion
 from icectl.cli.config_file import add_repository, remove_repository
 from icectl.cli.context import CommandContext
 from icectl.cli.locations import (
@@ -49,14 +48,7 @@ class Remote:
     storage_options: dict[str, str]
 
 
-NameArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="REMOTE",
-        help="The name of the repository.",
-        autocompletion=completion.complete_remote,
-    ),
-]
+NameArgument = Annotated[str, typer.Argument(metavar="REMOTE", help="The name of the repository.")]
 
 
 @command(repository=False, jsonl=True)
@@ -73,7 +65,10 @@ def list_remotes(context: CommandContext) -> None:
 
 @command(repository=False)
 def show(context: CommandContext, name: NameArgument) -> None:
-    """Show the location and the storage options of one named repository."""
+    """Show one named repository.
+
+    Its location and storage options.
+    """
     place = context.config.repositories.get(name)
     if place is None:
         raise RefNotFoundError(
@@ -116,7 +111,10 @@ def add(
 
 @command(repository=False)
 def remove(context: CommandContext, name: NameArgument) -> None:
-    """Forget a named repository. The repository itself is not touched."""
+    """Remove the name of a repository.
+
+    The repository itself is not touched.
+    """
     place = context.config.repositories.get(name)
     remove_repository(context.config, name)
     if place is not None:

@@ -16,7 +16,7 @@ EXAMPLES = {
 
 @command()
 def repair(context: CommandContext, dry_run: DryRunOption = False, yes: YesOption = False) -> int:
-    """Mend what `icectl validate` finds and icectl can set right.
+    """Repair what keeps clients from writing safely.
 
     Newest operation in the future (ICE0022): a client with a wrong clock wrote it, and official
     clients refuse every change until its time has come. The ops log gets a newest entry of

@@ -27,7 +27,9 @@ EXAMPLES = {
 
 @command()
 def show(context: CommandContext, ref: DefaultRefArgument = None) -> None:
-    """Show one commit whole: its message, metadata, manifests, and what it changed.
+    """Show a commit in full.
+
+    Its message, metadata and manifests, and what it changed.
 
     The changes are those against its parent. Where ancestors in between were expired, theirs
     are counted too.
@@ -58,7 +60,9 @@ def ls(
         ),
     ] = None,
 ) -> None:
-    """List the groups and arrays of a snapshot, with shape, chunks and data type.
+    """List the groups and arrays of a snapshot.
+
+    Arrays are shown with shape, chunks and data type.
 
     CHUNK SHAPE is the shape of one chunk, CHUNKS how many there are along each dimension.
     """

@@ -62,10 +62,10 @@ def sql(
     spark_remote: SparkRemoteOption = None,
     spark_conf: SparkConfOption = (),  # type: ignore[assignment]
 ) -> None:
-    """Ask the repository in SQL.
+    """Query the repository with SQL, on Spark.
 
     The tables are refs, snapshots, nodes, manifests, chunk_refs, changes, ops_log and objects,
-    with the columns that README documents. A condition on path, snapshot_id or kind with
+    with the columns that the documentation lists. A condition on path, snapshot_id or kind with
     constants keeps files that cannot match from being read.
 
     The query runs on Spark: pip install 'icectl[spark]', and Java 17 or newer.

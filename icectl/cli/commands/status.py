@@ -20,7 +20,9 @@ EXAMPLES = {
 
 @command()
 def status(context: CommandContext) -> None:
-    """Show whether the repository is online, since when, and the reason when it is not.
+    """Show whether the repository accepts changes.
+
+    Online, read-only or offline, since when, and the reason.
 
     A repository of spec version 1 has no status and is always online.
     """

@@ -20,7 +20,10 @@ EXAMPLES = {
 
 @command(jsonl=True)
 def list_tags(context: CommandContext) -> None:
-    """List the tags with the commit of each, and the names of deleted tags."""
+    """List the tags.
+
+    Shows the commit of each, and the names of deleted tags.
+    """
     listing = refs.list_tags(context.open_repository())
     if context.options.jsonl:
         context.emit_list("tags", listing.tags, lambda _tags: ())
@@ -30,7 +33,10 @@ def list_tags(context: CommandContext) -> None:
 
 @command()
 def create(context: CommandContext, name: NewNameArgument, ref: DefaultRefArgument = None) -> None:
-    """Create a tag at a REF, by default at the tip of main. A tag never moves."""
+    """Create a tag.
+
+    It points at REF, by default at the tip of main, and never moves.
+    """
     at = DEFAULT_REF if ref is None else ref
     context.emit(refs.create_tag(context.open_repository(), name, at), render_tag_created)
 

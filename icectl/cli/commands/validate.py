@@ -128,7 +128,7 @@ def validate(
     spark_remote: SparkRemoteOption = None,
     spark_conf: SparkConfOption = (),  # type: ignore[assignment]
 ) -> int | None:
-    """Check whether the repository is sound.
+    """Check the repository for damage.
 
     Every rule of the specification is checked on the state that the repo file had at the
     start; writers may go on. Each finding has a stable code, the file and node that it is
