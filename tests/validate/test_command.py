@@ -125,6 +125,25 @@ def test_virtual_source_of_two_manifests(icectl: Icectl, tmp_path: Path) -> None
     assert finding["branches"] == ["main", "other"]
 
 
+def test_a_virtual_source_behind_a_link(icectl: Icectl, tmp_path: Path) -> None:  # noqa: F811
+    """Only below the root of a repository are links not followed."""
+    prefix = f"file://{tmp_path.absolute()}/source/"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_bytes(bytes(4))
+    (tmp_path / "source").symlink_to("elsewhere")
+    (tmp_path / "source" / "newest").symlink_to("file")
+    container = ic.VirtualChunkContainer(prefix, ic.local_filesystem_store(str(tmp_path)))
+    where = tmp_path / "repo"
+    repo = create(where, virtual_chunk_containers={prefix: container})
+    session = repo.writable_session("main")
+    root = zarr.open_group(session.store, mode="a")
+    root.create_array("v", shape=(4,), chunks=(4,), dtype="u1", compressors=None)
+    session.store.set_virtual_refs("v", [ic.VirtualChunkSpec([0], f"{prefix}newest", 0, 4)])
+    session.commit("main")
+    outcome = icectl("validate", "-r", str(where), "--virtual", "--json")
+    assert (outcome.code, outcome.document["findings"]) == (0, [])
+
+
 def test_refs_narrow(icectl: Icectl, whole: Path, tmp_path: Path) -> None:  # noqa: F811
     where = copied_with_source(whole, tmp_path / "repo")
     (where / "snapshots" / Patient(where).tip).unlink()
