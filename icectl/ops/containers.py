@@ -32,7 +32,7 @@ class Containers:
         return location if prefix is None else prefix + path
 
     def find(self, location: str) -> tuple[str, bool]:
-        """The prefix of the container that covers it; without one, its root for output, and False."""
+        """The prefix of the container that covers it; else its root, fit for output, and False."""
         location = self.resolve(location)
         decoded = unquote(location) if "%" in location else location
         for prefix in self.prefixes:

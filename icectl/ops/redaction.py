@@ -14,6 +14,11 @@ _SECRET_PARAMETER = re.compile(
 )
 
 
+def has_userinfo(location: str) -> bool:
+    """Whether it carries a user name or a password."""
+    return "@" in location and _USERINFO.match(location) is not None
+
+
 def redact_location(location: str) -> str:
     """For output: without a password, and without the signature of a presigned URL."""
     if "@" in location and (userinfo := _USERINFO.match(location)):

@@ -15,7 +15,7 @@ from icectl.ops.containers import RELATIVE, Containers, split_location
 from icectl.ops.diff.references import same_spans
 from icectl.ops.gc.watch import Watch
 from icectl.ops.locations import NumberedLocations, number_locations
-from icectl.ops.redaction import redact_location
+from icectl.ops.redaction import has_userinfo, redact_location
 from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.metadata import Metadata
 from icectl.ops.validate.problem import Problem, Report
@@ -177,6 +177,9 @@ def check_virtual(
             roots[root] = error
 
     def look(location: str) -> tuple[str, ObjectInfo | IcectlError]:
+        if has_userinfo(location):
+            # The path may be a part of the password.
+            return location, UsageError("the location holds a user name or a password")
         root, path = split_location(location)
         storage = roots[root]
         if isinstance(storage, IcectlError):
