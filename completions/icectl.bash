@@ -215,9 +215,9 @@ _icectl() {
             values=([--older-than]="" [--only]="words:snapshots transaction_logs manifests chunks" [--plan]="files" [--apply]="files" [--max-delete]="" [--known-missing]="files" [--overwritten-older-than]="" [--abandon-history]="" [--max-runtime]="" [--engine]="words:auto local spark" [--spark-master]="" [--spark-remote]="" [--spark-conf]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
             ;;
         "validate")
-            options="--level --explain --fail-on --virtual --decode --sample --baseline --write-baseline --known-missing --junit --sarif --github --max-findings --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
+            options="--level --explain --fail-on --virtual --allow-source --decode --sample --baseline --write-baseline --known-missing --junit --sarif --github --max-findings --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option --json --jsonl --no-color --quiet -q --verbose -v --help -h"
             kinds=("refs")
-            values=([--level]="words:refs metadata manifests chunks data" [--explain]="" [--fail-on]="words:error warning" [--sample]="" [--baseline]="files" [--write-baseline]="files" [--known-missing]="files" [--junit]="files" [--sarif]="files" [--max-findings]="" [--engine]="words:auto local spark" [--spark-master]="" [--spark-remote]="" [--spark-conf]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
+            values=([--level]="words:refs metadata manifests chunks data" [--explain]="" [--fail-on]="words:error warning" [--allow-source]="" [--sample]="" [--baseline]="files" [--write-baseline]="files" [--known-missing]="files" [--junit]="files" [--sarif]="files" [--max-findings]="" [--engine]="words:auto local spark" [--spark-master]="" [--spark-remote]="" [--spark-conf]="" [--repo]="locations" [-r]="locations" [--storage-option]="")
             ;;
         "repair")
             options="--dry-run --yes -y --repo -r --storage-option --json --no-color --quiet -q --verbose -v --help -h"

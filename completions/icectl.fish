@@ -344,7 +344,8 @@ complete -c icectl -n '__icectl_is "gc"' -l help -s h -d 'Show the help and exit
 complete -c icectl -n '__icectl_is "validate"' -l level -r -f -a 'refs metadata manifests chunks data' -d 'How deep to look; each level includes those before it'
 complete -c icectl -n '__icectl_is "validate"' -l explain -r -f -d 'Explain a rule, or list them with all'
 complete -c icectl -n '__icectl_is "validate"' -l fail-on -r -f -a 'error warning' -d 'Exit with 3 when there is a finding this severe: error, or warning, which counts errors, too'
-complete -c icectl -n '__icectl_is "validate"' -l virtual -d 'Also look at each file that virtual chunks lie in: whether it is there, and unchanged since'
+complete -c icectl -n '__icectl_is "validate"' -l virtual -d 'Also look at each file that virtual chunks lie in, if a container of the repository covers it: whether it is there, and unchanged since'
+complete -c icectl -n '__icectl_is "validate"' -l allow-source -r -f -d 'With --virtual, also look at the files below this URL: on local disk, such as file:///data, or where no container covers them'
 complete -c icectl -n '__icectl_is "validate"' -l decode -d 'At level data: decode each chunk as its zarr.json says'
 complete -c icectl -n '__icectl_is "validate"' -l sample -r -f -d 'At level data: read only this share or size, another part each day until all was read; 1/30 takes a month'
 complete -c icectl -n '__icectl_is "validate"' -l baseline -r -F -d 'Findings in this file do not fail'
@@ -366,7 +367,7 @@ complete -c icectl -n '__icectl_is "validate"' -l no-color -d 'Never use colour'
 complete -c icectl -n '__icectl_is "validate"' -l quiet -s q -d 'No progress and no notes'
 complete -c icectl -n '__icectl_is "validate"' -l verbose -s v -d 'Log on stderr what is done; twice: every request too'
 complete -c icectl -n '__icectl_is "validate"' -l help -s h -d 'Show the help and exit'
-complete -c icectl -n '__icectl_argument "validate" 1 --level --explain --fail-on --sample --baseline --write-baseline --known-missing --junit --sarif --max-findings --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option' -f -a '(__icectl_names refs)' -d REF
+complete -c icectl -n '__icectl_argument "validate" 1 --level --explain --fail-on --allow-source --sample --baseline --write-baseline --known-missing --junit --sarif --max-findings --engine --spark-master --spark-remote --spark-conf --repo -r --storage-option' -f -a '(__icectl_names refs)' -d REF
 complete -c icectl -n '__icectl_is "repair"' -l dry-run -d 'Show exactly what would happen, and change nothing'
 complete -c icectl -n '__icectl_is "repair"' -l yes -s y -d 'Do not ask for confirmation'
 complete -c icectl -n '__icectl_is "repair"' -l repo -s r -r -f -a '(__icectl_names remotes) (__fish_complete_directories)' -d 'The repository: a path, a URL (s3://, gs://, file://, memory://) or a name from the config file'

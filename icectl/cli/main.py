@@ -72,16 +72,27 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> int:
         return exit_codes.BROKEN_PIPE
     except Exception as error:
         if environ.get("ICECTL_DEBUG") or _verbosity(arguments) >= 2:
-            import traceback
+            _print_traceback(environ)
+        from icectl.cli.locations import hide_known_secrets
 
-            traceback.print_exc()
         return _report(
             "bug",
-            f"this is a bug in icectl: {type(error).__name__}: {error}",
+            hide_known_secrets(
+                f"this is a bug in icectl: {type(error).__name__}: {error}", environ
+            ),
             "please report it with the traceback (ICECTL_DEBUG=1) and icectl --version",
             exit_codes.BUG,
             arguments,
         )
+
+
+def _print_traceback(environ: Mapping[str, str]) -> None:
+    import traceback
+
+    from icectl.cli.locations import hide_known_secrets, hide_secrets
+
+    with contextlib.suppress(OSError):
+        sys.stderr.write(hide_secrets(hide_known_secrets(traceback.format_exc(), environ)))
 
 
 def _dispatch(arguments: list[str], environ: Mapping[str, str]) -> int:

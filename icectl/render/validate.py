@@ -47,7 +47,12 @@ def render_validation(result: ValidateResult, style: Style = PLAIN) -> Iterator[
     counts = (("error", result.errors), ("warning", result.warnings), ("note", result.infos))
     found = ", ".join(format_count(count, name) for name, count in counts if count)
     known = f" ({result.known:,} known)" if result.known else ""
-    verdict = style.paint("Sound", "good") if result.ok else style.paint("Not sound", "bad")
+    if not result.ok:
+        verdict = style.paint("Not sound", "bad")
+    elif checked.virtual_sources_skipped:
+        verdict = style.paint("Not everything was checked", "warning")
+    else:
+        verdict = style.paint("Sound", "good")
     yield f"{verdict}: {found or 'nothing found'}{known}."
 
 

@@ -36,7 +36,10 @@ def hurt(whole: Path, tmp_path: Path) -> Path:
 
 
 def test_sound(icectl: Icectl, whole: Path) -> None:  # noqa: F811
-    done = icectl("validate", "-r", str(whole), "--level", "data", "--decode", "--virtual")
+    done = icectl(
+        *("validate", "-r", str(whole), "--level", "data", "--decode"),
+        *("--virtual", "--allow-source", "file:///"),
+    )
     assert done.code == 0, done.out
     assert "Sound: nothing found." in done.out
     assert "4 snapshots" not in done.out
@@ -120,7 +123,8 @@ def test_virtual_source_of_two_manifests(icectl: Icectl, tmp_path: Path) -> None
         root.create_array("v", shape=(4,), chunks=(4,), dtype="u1", compressors=None)
         session.store.set_virtual_refs("v", [ic.VirtualChunkSpec([0], f"{prefix}gone", 0, 4)])
         session.commit(branch)
-    (finding,) = icectl("validate", "-r", str(where), "--virtual", "--json").document["findings"]
+    command = ("validate", "-r", str(where), "--virtual", "--allow-source", prefix, "--json")
+    (finding,) = icectl(*command).document["findings"]
     assert finding["code"] == "ICE0601"
     assert finding["branches"] == ["main", "other"]
 
