@@ -74,20 +74,6 @@ class CommandContext:
         check_variables(found, self.environ)
         return found
 
-    def open_source(self, location: str) -> Storage:
-        """The storage of files that no repository names, such as those of virtual chunks."""
-        from icectl.storage.local import LocalStorage
-        from icectl.storage.open import open_storage, split_location
-
-        scheme, path = split_location(location)
-        if scheme == "file":
-            # Only below the root of a repository links are not followed.
-            return LocalStorage(path, follow_links=True)
-        options = dict(self._find(location).storage_options)
-        if scheme == "s3":
-            options["legacy_rooted_keys"] = "false"
-        return open_storage(location, options)
-
     def open_repository(self) -> Repository:
         from icectl.repository.open import open_repository
 

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from typing import Any
 
+from icectl.cli.locations import check_spark_conf
 from icectl.cli.spark_options import ROWS_FOR_SPARK
 from icectl.errors import UnsupportedError, UsageError
 
@@ -35,6 +36,7 @@ class SparkChoice(ExitStack):
                 "--engine local and the options of Spark cannot stand together",
                 hint="leave one of them out",
             )
+        check_spark_conf(conf)
         self._options = parse_spark_options(master, remote, conf)
         self._name = name
         self._session: Any = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import sys
 import traceback
@@ -35,11 +36,16 @@ def report_failure(error: BaseException, invocation: Invocation, arguments: list
         return _report(
             error.kind, error.message, error.hint, error.exit_code, arguments, error.facts
         )
+    from icectl.cli.locations import hide_known_secrets, hide_secrets
+
     if invocation.environ.get("ICECTL_DEBUG") or invocation.options.verbose >= 2:
-        traceback.print_exception(error)
+        trace = "".join(traceback.format_exception(error))
+        with contextlib.suppress(OSError):
+            sys.stderr.write(hide_secrets(hide_known_secrets(trace, invocation.environ)))
+    message = f"this is a bug in icectl: {type(error).__name__}: {error}"
     return _report(
         "bug",
-        f"this is a bug in icectl: {type(error).__name__}: {error}",
+        hide_known_secrets(message, invocation.environ),
         "please report it with the traceback (ICECTL_DEBUG=1) and icectl --version",
         exit_codes.BUG,
         arguments,

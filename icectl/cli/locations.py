@@ -20,8 +20,13 @@ _SECRET = re.compile(
     r"|token|connection_?string|authorization|(^|[._])(key|auth)$",
     re.IGNORECASE,
 )
+_SECRET_FILE = re.compile(r"(file|path|provider|bitlength|enabled)$|\.secret(s|keyref)\.", re.I)
+"""Settings of Spark that say where a secret is, or something about it."""
 _USERINFO = re.compile(r"://(?:[^\s/]*@|[^\s/@:]*:(?![0-9]*(?:/|$))\S*@)")
 """`user:password@` of a URL; keys of AWS may well contain a `/`, which no port does."""
+_AUTHORIZATION = re.compile(r"\b(Bearer|Basic) +[^\s'\"]+", re.IGNORECASE)
+_SHORTEST_SECRET = 6
+"""Shorter values of variables would hide much of any text."""
 _ONE_SLASH = re.compile(r"(file|s3|gs|gcs|memory):/(?!/)")
 _LIKE_A_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{2,62}/\S+")
 """`bucket/prefix`, as people write it who leave out the scheme."""
@@ -151,7 +156,7 @@ def parse_storage_options(pairs: Iterable[str]) -> dict[str, str]:
             raise UsageError("a storage option is written KEY=VALUE", hint="endpoint_url=URL")
         if is_secret(key, value):
             raise UsageError(
-                f"the storage option {key} looks like a secret",
+                f"the storage option {key} looks like a secret, or contains one",
                 hint="credentials come from the standard variables and files: AWS_ACCESS_KEY_ID, "
                 "AWS_PROFILE, ~/.aws, GOOGLE_APPLICATION_CREDENTIALS",
             )
@@ -160,7 +165,12 @@ def parse_storage_options(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def is_secret(key: str, value: str) -> bool:
-    return _SECRET.search(key) is not None or _has_password(value)
+    """Whether a setting may neither be stored nor shown; a query may be a signature."""
+    return (
+        _SECRET.search(key) is not None
+        or _has_password(value)
+        or (key == "endpoint_url" and ("?" in value or "#" in value))
+    )
 
 
 def without_password(url: str) -> str:
@@ -190,6 +200,29 @@ def _hide_password(word: str) -> str:
     # Behind the last @ no pattern can match; there each :// would look through all of the rest.
     head, at, rest = word.rpartition("@")
     return _USERINFO.sub(f"://{HIDDEN}@", head + at) + rest
+
+
+def hide_known_secrets(text: str, environ: Mapping[str, str]) -> str:
+    """For a traceback, whose texts are not ours: without the secrets of the environment."""
+    known = {value for name, value in environ.items() if _SECRET.search(name)}
+    for value in sorted(known, key=len, reverse=True):
+        if len(value) >= _SHORTEST_SECRET and not Path(value).is_absolute():
+            text = text.replace(value, HIDDEN)
+    return _AUTHORIZATION.sub(rf"\1 {HIDDEN}", text)
+
+
+def check_spark_conf(conf: Iterable[str]) -> None:
+    """Refuse a secret: Spark would show it in the arguments of its Java process."""
+    for pair in conf:
+        key, _, value = pair.partition("=")
+        if _SECRET_FILE.search(key):
+            continue
+        if is_secret(key, value) or hide_secrets(value) != value:
+            raise UsageError(
+                f"the Spark setting {key} looks like a secret, or contains one",
+                hint="every user of this machine could read it; write it into spark-defaults.conf "
+                "in the directory that SPARK_CONF_DIR names, with mode 0600",
+            )
 
 
 def _hide_value(word: str) -> str:

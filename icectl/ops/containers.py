@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote
 
 from icectl.errors import FormatError
+from icectl.ops.redaction import redact_location
 from icectl.repository.config import read_config
 from icectl.repository.repository import Repository
 
@@ -31,13 +32,13 @@ class Containers:
         return location if prefix is None else prefix + path
 
     def find(self, location: str) -> tuple[str, bool]:
-        """The prefix of the container that covers it; without one, its root and False."""
+        """The prefix of the container that covers it; else its root, fit for output, and False."""
         location = self.resolve(location)
         decoded = unquote(location) if "%" in location else location
         for prefix in self.prefixes:
             if location.startswith(prefix) or decoded.startswith(prefix):
                 return prefix, True
-        return split_location(location)[0], False
+        return split_location(redact_location(location))[0], False
 
 
 def read_containers(repository: Repository) -> Containers:

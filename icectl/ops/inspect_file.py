@@ -21,6 +21,7 @@ from icectl.format.envelope import Generation
 from icectl.format.inspection import Inspection, inspect_bytes
 from icectl.model.ids import ALPHABET, ChunkId
 from icectl.model.manifest import Manifest, RefKind
+from icectl.ops.redaction import redact_location, redact_locations
 from icectl.repository.layout import CONFIG_PATH, DRAFT, STANDARD
 from icectl.repository.ops_log import BACKUPS, REPO_PATH
 from icectl.repository.ref_files import TOMBSTONE
@@ -94,7 +95,7 @@ def describe_file(path: str, data: bytes) -> tuple[InspectFileResult, Inspection
         size_bytes=len(data),
         payload_bytes=len(inspection.payload),
         kind=kind,
-        content=content,
+        content=redact_locations(content),
         unknown_fields=[
             f"{field.table} field {field.slot} ({field.count} times)"
             for field in inspection.unknown_fields
@@ -179,7 +180,7 @@ def _references(manifest: Manifest) -> Iterator[dict[str, Any]]:
                 if kind == RefKind.NATIVE:
                     reference["chunk_id"] = ChunkId(refs.chunk_id[row].tobytes())
                 else:
-                    reference["location"] = locations[row]
+                    reference["location"] = redact_location(locations[row] or "")
                 reference["offset"] = int(refs.offset[row])
                 reference["length"] = int(refs.length[row])
             if refs.checksum_etag is not None and refs.checksum_etag.start[row]:

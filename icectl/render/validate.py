@@ -45,7 +45,11 @@ def render_validation(result: ValidateResult) -> Iterator[Block]:
     counts = (("error", result.errors), ("warning", result.warnings), ("note", result.infos))
     found = ", ".join(format_count(count, name) for name, count in counts if count)
     known = f" ({result.known:,} known)" if result.known else ""
-    verdict: tuple[str, Role] = ("Sound", "good") if result.ok else ("Not sound", "bad")
+    verdict: tuple[str, Role] = ("Sound", "good")
+    if not result.ok:
+        verdict = ("Not sound", "bad")
+    elif checked.virtual_sources_skipped:
+        verdict = ("Not everything was checked", "warning")
     yield (verdict, f": {found or 'nothing found'}{known}.")
 
 

@@ -54,7 +54,7 @@ def is_cleared(name: str, backups: Mapping[str, int]) -> bool:
 def check_newest(
     storage: Storage,
     info: RepoInfo,
-    known_missing: Set[str] = frozenset(),
+    ignored: Set[str] = frozenset(),
     *,
     needs_all: bool = False,
 ) -> None:
@@ -62,7 +62,7 @@ def check_newest(
 
     Reads only copies that the ops log does not name: those made since the newest update, which
     writers make right now or gave up, and the last one before. With `needs_all`, one of them
-    that cannot be read is an error as well.
+    that cannot be read is an error as well. Those `ignored`, by path, do not count.
     """
     newest = info.latest_updates[0].updated_at if info.latest_updates else 0
     # The newest list first, and there may be very many others.
@@ -73,7 +73,7 @@ def check_newest(
     younger = [name for name in unnamed if copies[name] > newest // 1000]
     paths = [backup_object(name) for name in unnamed[: len(younger) + 1]]
     newer: list[tuple[int, str]] = []
-    for path, data in storage.read_many(path for path in paths if path not in known_missing):
+    for path, data in storage.read_many(path for path in paths if path not in ignored):
         if isinstance(data, ObjectNotFoundError):
             continue
         if isinstance(data, StorageError):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -56,17 +56,19 @@ def update_repo(
     *,
     whatever_status: bool = False,
     accept_older: bool = False,
+    abandoned: Set[str] = frozenset(),
 ) -> RepoUpdate:
     """Apply `change` to the newest state, as often as it takes to win.
 
     `change` sees a fresh state each time and may raise; nothing is written then, nor when it
     changes nothing. `whatever_status` is for the one operation that sets the status.
     A `repo` that is older than its own backups is refused unless `accept_older` says that
-    it is meant to stay: a write would bury the evidence of what it lacks.
+    it is meant to stay: a write would bury the evidence of what it lacks. The backups (by path)
+    of an `abandoned` history do not count.
     """
     lost: list[str] = []
     try:
-        return _update_until_won(storage, change, whatever_status, accept_older, lost)
+        return _update_until_won(storage, change, whatever_status, accept_older, abandoned, lost)
     finally:
         _forget(storage, lost)
 
@@ -76,6 +78,7 @@ def _update_until_won(
     change: Callable[[RepoInfo], Edited],
     whatever_status: bool,
     accept_older: bool,
+    abandoned: Set[str],
     lost: list[str],
 ) -> RepoUpdate:
     """The loop; `lost` receives the copies that no state refers to."""
@@ -103,7 +106,7 @@ def _update_until_won(
             newest = before.latest_updates[0].updated_at
             # Once is enough while each attempt finds a newer state than the one before.
             if checked is None or newest < checked:
-                check_newest(storage, before)
+                check_newest(storage, before, abandoned)
             checked = newest
         now = write_time(found.read_at, local)
         backup = backup_name(now)

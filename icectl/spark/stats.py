@@ -18,6 +18,7 @@ from icectl.ops.containers import Containers
 from icectl.ops.gc.local_engine import in_groups
 from icectl.ops.gc.marking import ManifestClaim
 from icectl.ops.gc.watch import Watch
+from icectl.ops.redaction import redact_location
 from icectl.ops.stats.engine import Wanted, mask_names, mask_words, read_sums
 from icectl.ops.stats.gathering import Column, Columns, Gathered
 from icectl.ops.stats.manifest_sums import ArraySums
@@ -221,4 +222,7 @@ def _containers(rows: list[dict[str, Any]]) -> tuple[ContainerStats, ...]:
         else:
             found[0] += row["length"]
             found[1] += row["count"]
-    return tuple(ContainerStats(*key, *found) for key, found in sorted(sums.items()))
+    return tuple(
+        ContainerStats(redact_location(prefix), configured, *found)
+        for (prefix, configured), found in sorted(sums.items())
+    )

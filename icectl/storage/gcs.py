@@ -18,9 +18,10 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from icectl.errors import StorageError
+from icectl.errors import RefusedError, StorageError
 from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
+from icectl.storage.open import is_private_connection
 from icectl.storage.paths import check_size
 from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure, reason_of
 from icectl.storage.times import microseconds, microseconds_of_http_date
@@ -58,7 +59,7 @@ class GcsStorage(ObjectStore):
         if self._credentials_file and not self._anonymous:
             check_credentials_file(self._credentials_file)
         try:
-            return GCSFileSystem(
+            filesystem = GCSFileSystem(
                 token="anon" if self._anonymous else self._credentials_file,
                 endpoint_url=self._endpoint_url,
                 use_listings_cache=False,
@@ -69,6 +70,16 @@ class GcsStorage(ObjectStore):
                 f"the Google credentials cannot be used ({type(error).__name__})",
                 hint=self.permission_hint,
             ) from None
+        # Unlike a signature, a token can be used by everybody who sees it.
+        if filesystem.credentials.credentials is not None and not is_private_connection(
+            filesystem._location
+        ):
+            raise RefusedError(
+                "the endpoint of Google Cloud Storage is plain http on another machine, where"
+                " credentials would be sent in clear",
+                hint="name an https:// endpoint, or add --storage-option anonymous=true",
+            )
+        return filesystem
 
     async def _call(
         self,

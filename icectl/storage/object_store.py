@@ -8,14 +8,13 @@ tried again, which is a lost race, and the sentence the user reads.
 from __future__ import annotations
 
 import asyncio
-import os
-import threading
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future
+from copy import copy
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from icectl.errors import (
@@ -27,6 +26,7 @@ from icectl.errors import (
 )
 from icectl.storage.bounded import in_batches, map_bounded
 from icectl.storage.congestion import Congestion
+from icectl.storage.connection import Connection
 from icectl.storage.contract import (
     WHOLE_DIRECTORY,
     ListingShard,
@@ -76,20 +76,25 @@ class ObjectStore(Storage):
         self._prefix = prefix
         self.is_bucket_root = not prefix
         self._conditional_writes = False
-        self._connect_lock = threading.Lock()
-        self._connected: tuple[int, Any] | None = None
         self._deletes = Congestion(self.deletes_in_flight)
+        self._connection = Connection()
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.location!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connected": None, "_connect_lock": None}
+        return {**self.__dict__, "_connection": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._connect_lock = threading.Lock()
+        self._connection = Connection()
         self._deletes = Congestion(self.deletes_in_flight)
+
+    def in_bucket(self, bucket: str) -> Self:
+        """The whole of another bucket, by the same client."""
+        other = copy(self)
+        other._bucket, other._prefix, other._connection = bucket, "", self._connection
+        return other
 
     @abstractmethod
     def _connect(self) -> Any:
@@ -127,11 +132,7 @@ class ObjectStore(Storage):
 
     @property
     def _filesystem(self) -> Any:
-        # A connection does not survive a fork.
-        with self._connect_lock:
-            if self._connected is None or self._connected[0] != os.getpid():
-                self._connected = (os.getpid(), self._connect())
-            return self._connected[1]
+        return self._connection.get(self._connect)
 
     def _find_root(self) -> str:
         """What every key begins with."""

@@ -50,15 +50,7 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
         from icectl.storage.memory import MemoryStorage
 
         return MemoryStorage(rest)
-    bucket, _, prefix = rest.partition("/")
-    if "@" in bucket:
-        # No bucket has such a name; the message must not repeat a secret.
-        raise UsageError(
-            "the location holds a user name or a password",
-            hint="credentials come from the standard variables and files",
-        )
-    if not bucket:
-        raise UsageError(f"{location} names no bucket", hint=f"write {scheme}://BUCKET/PREFIX")
+    bucket, prefix = split_bucket(scheme, rest)
     anonymous = _flag("anonymous", options)
     endpoint_url = _endpoint_url(options)
     if scheme == "s3":
@@ -120,6 +112,22 @@ def split_location(location: str) -> tuple[str, str]:
     return "gs" if scheme == "gcs" else scheme, rest
 
 
+def split_bucket(scheme: str, rest: str) -> tuple[str, str]:
+    """The bucket and the prefix of what stands behind `s3://` or `gs://`."""
+    bucket, _, prefix = rest.partition("/")
+    if "@" in bucket:
+        # No bucket has such a name; the message must not repeat a secret.
+        raise UsageError(
+            "the location holds a user name or a password",
+            hint="credentials come from the standard variables and files",
+        )
+    if not bucket:
+        raise UsageError(
+            f"{scheme}://{rest} names no bucket", hint=f"write {scheme}://BUCKET/PREFIX"
+        )
+    return bucket, prefix
+
+
 def _check_options(scheme: str, options: Mapping[str, str]) -> None:
     known = STORAGE_OPTIONS[scheme]
     for key in options:
@@ -155,6 +163,13 @@ def check_endpoint_url(url: str, origin: str) -> str:
             f"{origin} must not hold a user or password",
             hint="credentials come from the standard variables and files",
         )
+    if "?" in url or "#" in url:
+        # Not repeated either: it may be a signature or a token.
+        raise UsageError(
+            f"{origin} must not have a query or a fragment",
+            hint="write http://HOST:PORT or https://HOST; credentials come from the standard"
+            " variables and files",
+        )
     from urllib.parse import urlsplit
 
     try:
@@ -167,3 +182,21 @@ def check_endpoint_url(url: str, origin: str) -> str:
             f"{origin} is not an http(s) URL: {url}", hint="write http://HOST:PORT or https://HOST"
         )
     return url
+
+
+def is_private_connection(url: str) -> bool:
+    """Whether nobody on the way to this server can read along: https, or this machine."""
+    from ipaddress import ip_address
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:
+        return False
+    if parts.scheme == "https" or host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -179,6 +179,21 @@ def test_a_bug_is_exit_70_and_its_traceback_is_kept_back(icectl: Icectl, planted
     assert "Traceback" not in icectl("planted", "x", "-v").err
 
 
+def test_secrets_are_not_in_tracebacks(icectl: Icectl, planted: Any) -> None:
+    def body(context: Any, ref: RefArgument) -> None:
+        raise ZeroDivisionError(
+            "http://me:p4ssw0rd@host secret_key=v4lue env-secret-value Authorization: Bearer t0ken"
+        )
+
+    planted(body)
+    variables = {"AWS_SECRET_ACCESS_KEY": "env-secret-value"}
+    for words in (["-vv"], ["-vv", "--json"]):
+        done = icectl("planted", "x", *words, **variables)
+        assert done.code == 70 and "Traceback" in done.err
+        for secret in ("p4ssw0rd", "v4lue", "env-secret-value", "t0ken"):
+            assert secret not in done.err, done.err
+
+
 def test_the_return_value_is_the_exit_code(icectl: Icectl, planted: Any) -> None:
     def body(context: Any, ref: RefArgument = "main") -> int:
         return 3

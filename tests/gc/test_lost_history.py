@@ -152,6 +152,60 @@ def test_later_operations(put_back: Place, later: Callable[[Place], None], count
     check_abandoned(put_back, newest_lost(error))
 
 
+@pytest.mark.parametrize("drops", [False, True])
+def test_given_up_while_repo_is_still_older(place: Place, drops: bool) -> None:
+    """The word of the operator is enough, whether gc has to change `repo` or not."""
+    place.commit(*range(6))
+    if drops:
+        repo = place.official()
+        repo.reset_branch("main", list(repo.ancestry(branch="main"))[2].id)
+    old = (place.where / "repo").read_bytes()
+    place.commit(*range(10, 16))
+    age_all(place.where, 30 * DAY)
+    (place.where / "repo").write_bytes(old)
+    lost = newest_lost(place.check_refused(*GC))
+    older = place.backups()[place.backups().index(lost) + 1]
+    place.check_refused(*GC, "--abandon-history", older)
+    check_abandoned(place, lost, 8 if drops else 6)
+    assert place.run("tag", "create", "new")[0] == 0
+
+
+def test_another_lost_line_is_newer_than_repo(put_back: Place) -> None:
+    old = (put_back.where / "repo").read_bytes()
+    put_back.commit(20, 21, 22)
+    age_all(put_back.where, 30 * DAY)
+    (put_back.where / "repo").write_bytes(old)
+    second = newest_lost(put_back.check_refused(*GC))
+    first = newest_lost(put_back.check_refused(*GC, "--abandon-history", second))
+    assert first != second
+    put_back.check_refused(*GC, "--abandon-history", first)
+    words = ("--abandon-history", first, "--abandon-history", second)
+    code, document = put_back.run(*GC, *words)
+    assert code == 0 and document["snapshots_deleted"] == 9
+    put_back.check_sound()
+
+
+def test_a_lost_line_lists_what_repo_lists_and_no_ref_reaches(place: Place) -> None:
+    """gc refuses to delete it, and validate says why."""
+    place.commit(*range(4))
+    old = (place.where / "repo").read_bytes()
+    repo = place.official()
+    for number in range(3):
+        repo.create_tag(f"t{number}", repo.lookup_branch("main"))
+    (place.where / "repo").write_bytes(old)
+    repo = place.official()
+    repo.reset_branch("main", list(repo.ancestry(branch="main"))[1].id)
+    place.commit(20)
+    age_all(place.where, 30 * DAY)
+    lost = newest_lost(place.check_refused(*GC))
+    code, document = place.run("validate")
+    assert code == 3
+    (finding,) = (one for one in document["findings"] if one["severity"] == "error")
+    assert finding["code"] == "ICE0020" and lost in finding["detail"]
+    assert " 1 snapshot " in finding["detail"]
+    check_abandoned(place, lost, 1)
+
+
 def test_the_log_overflows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     place = Place(tmp_path / "repo", capsys, num_updates_per_repo_info_file=4)
     place.commit(*range(6))

@@ -33,6 +33,8 @@ class Faults:
     in_flight: list[int] = field(default_factory=list)
     """For each request in turn, how many were under way with it."""
     _under_way: int = 0
+    heads: list[bytes] = field(default_factory=list, repr=False)
+    """The request line and the headers of all requests, whatever their method."""
     _count: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
@@ -104,6 +106,7 @@ def _serve(client: socket.socket, upstream: tuple[str, int], faults: Faults) -> 
     with contextlib.suppress(OSError), client, socket.create_connection(upstream) as server:
         requests, responses = client.makefile("rb"), server.makefile("rb")
         while head := _read_head(requests):
+            faults.heads.append(head)
             method = head.split(b" ", 1)[0].decode()
             if b"expect: 100-continue" in head.lower():
                 client.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")

@@ -238,7 +238,7 @@ def test_export_chooses_its_engine_as_other_commands_do(
 
     def chosen(*more: str) -> str:
         to = tmp_path / str(next(numbers))
-        outcome = icectl("export", "refs", "-r", zoo, "--to", to, "--json", *more)
+        outcome = icectl("export", "chunk_refs", "-r", zoo, "--to", to, "--json", *more)
         assert outcome.code == 0, outcome.err
         engine: str = outcome.document["engine"]
         return engine

@@ -273,6 +273,32 @@ def test_deletes_that_fail_are_counted(
     assert not summarize(run, ALL_KINDS, now(), deleted).is_complete
 
 
+class KeptSnapshots(LocalStorage):
+    """Refuses to delete snapshots."""
+
+    def delete_many(self, paths: Any) -> Any:
+        from icectl.errors import StorageError
+
+        for path in paths:
+            if path.startswith("snapshots/"):
+                yield path, StorageError(f"{path} is protected")
+            else:
+                yield from super().delete_many([path])
+
+
+def test_a_snapshot_that_stays_keeps_its_chunks(
+    messy: Path, tmp_path: Path, on_spark: dict[str, Any]
+) -> None:
+    mine = copied(messy, tmp_path / "repo")
+    there = files(mine)
+    options = GcOptions(now(), **on_spark)
+    _, deleted = collect_garbage(KeptSnapshots(mine), options, lambda run: None)
+    assert files(mine) == there and deleted.failures
+    assert deleted.skipped_phases == ["transaction_logs", "manifests", "chunks"]
+    _, deleted = collect_garbage(LocalStorage(mine), options, lambda run: None)
+    assert there - files(mine) == planned_before(messy) and deleted.is_complete
+
+
 def planned_before(repository: Path) -> set[str]:
     return set(planned(plan_run(LocalStorage(repository), GcOptions(now()))))
 

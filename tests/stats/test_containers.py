@@ -52,6 +52,7 @@ def answer(arguments: list[str], capsys: Capture) -> tuple[int, dict[str, Any]]:
 
 def test_sources_are_found(repository: Path, capsys: Capture) -> None:
     command = ["validate", "-r", str(repository), "--level", "chunks", "--virtual"]
+    command += ["--allow-source", f"file://{repository.parent}/files"]
     code, document = answer([*command, "--fail-on", "warning"], capsys)
     assert (code, document["findings"]) == (0, [])
     assert document["checked"]["virtual_sources"] == 2
@@ -61,7 +62,8 @@ def test_sources_are_looked_at(repository: Path, capsys: Capture) -> None:
     source = repository.parent / "files"
     (source / "one.bin").write_bytes(bytes(10))
     (source / "two and a half.bin").unlink()
-    code, document = answer(["validate", "-r", str(repository), "--virtual"], capsys)
+    command = ["validate", "-r", str(repository), "--virtual", "--allow-source", "file:///"]
+    code, document = answer(command, capsys)
     assert code == 3
     assert [finding["code"] for finding in document["findings"]] == ["ICE0601", "ICE0602"]
 

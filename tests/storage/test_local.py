@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import os
+import pickle
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from icectl.errors import ObjectNotFoundError, PreconditionFailedError, StorageError
 from icectl.storage import local
+from icectl.storage.contract import Version
 from icectl.storage.local import LocalStorage
 from icectl.storage.lock import LOCK_NAME
 from icectl.storage.publish import TEMPORARY_NAME
@@ -183,3 +186,61 @@ def test_many_reads_from_a_slow_disk(tmp_path: Path, monkeypatch: pytest.MonkeyP
     there = {path: data for path, data in found if isinstance(data, bytes)}
     assert there == {path: path.encode() for path in paths[::2]}
     assert all(isinstance(d, ObjectNotFoundError) for p, d in found if p not in there)
+
+
+def test_links(tmp_path: Path) -> None:
+    """With the opt-in a directory may lie elsewhere; a link inside one is never walked."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_bytes(b"1")
+    root = tmp_path / "repo"
+    root.mkdir()
+    (root / "chunks").symlink_to(tmp_path / "elsewhere")
+    (root / "chunks" / "loop").symlink_to(root)
+    storage = pickle.loads(pickle.dumps(LocalStorage(root, follow_links=True)))
+    expected = {"chunks/file", "chunks/loop"}
+    assert {info.path for info in storage.list("chunks")} == expected
+    assert {info.path for info in storage.list("")} == expected
+    names = {name for batch in storage.list_names("chunks") for name in batch}
+    assert names == {"file", "loop"}
+    assert storage.read("chunks/file") == b"1"
+
+    strict = LocalStorage(root)
+    assert {info.path for info in strict.list("")} == {"chunks"}
+    for call in (
+        lambda: list(strict.list("chunks")),
+        lambda: list(strict.list_names("chunks")),
+        lambda: list(strict.list_directories("chunks")),
+        lambda: list(strict.read_sizes_and_times("chunks", ["file"])),
+        lambda: strict.info("chunks/file"),
+        lambda: strict.read("chunks/file"),
+        lambda: strict.read_range("chunks/file", 0, 1),
+        lambda: strict.put_if_absent("chunks/new", b""),
+        lambda: strict.put_if_absent("chunks/below/new", b""),
+    ):
+        with pytest.raises(StorageError, match="chunks is a symbolic link") as caught:
+            call()
+        assert caught.value.hint and "follow_links=true" in caught.value.hint
+    ((_, failure),) = strict.delete_many(["chunks/file"])
+    assert failure is not None and "chunks is a symbolic link" in str(failure)
+    assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {"file", "loop"}
+
+
+def test_descriptors_are_closed(tmp_path: Path) -> None:
+    storage = LocalStorage(tmp_path)
+    storage.put_if_absent("a/b/c", b"1")
+    (tmp_path / "link").symlink_to(tmp_path)
+    os.mkfifo(tmp_path / "a" / "fifo")
+    before = set(Path("/dev/fd").iterdir())
+    for path in ("a/b/c", "a/b/none", "a/none/c", "a/b/c/d", "a", "a/fifo", "link/a", "link"):
+        for call in (
+            storage.read,
+            storage.info,
+            lambda path: storage.read_range(path, 0, 1),
+            lambda path: storage.put_if_absent(path, b""),
+            lambda path: storage.put_if_match(path, b"", Version("other")),
+            lambda path: list(storage.list(path)),
+        ):
+            with suppress(StorageError):
+                call(path)
+    list(storage.delete_many(["a/b/c", "a/none/c", "link/a"]))
+    assert set(Path("/dev/fd").iterdir()) == before

@@ -83,6 +83,8 @@ def test_an_unknown_option_lists_the_known_ones_and_hides_its_value() -> None:
 def test_a_flag_is_true_or_false() -> None:
     with pytest.raises(UsageError, match="anonymous is true or false"):
         open_storage("s3://bucket/x", {"anonymous": "maybe"})
+    with pytest.raises(UsageError, match="follow_links is true or false"):
+        open_storage("/data/x", {"follow_links": "maybe"})
 
 
 def test_a_password_in_an_endpoint_is_refused_and_not_repeated() -> None:

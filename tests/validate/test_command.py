@@ -36,7 +36,10 @@ def hurt(whole: Path, tmp_path: Path) -> Path:
 
 
 def test_sound(icectl: Icectl, whole: Path) -> None:  # noqa: F811
-    done = icectl("validate", "-r", str(whole), "--level", "data", "--decode", "--virtual")
+    done = icectl(
+        *("validate", "-r", str(whole), "--level", "data", "--decode"),
+        *("--virtual", "--allow-source", "file:///"),
+    )
     assert done.code == 0, done.out
     assert "Sound: nothing found." in done.out
     assert "4 snapshots" not in done.out
@@ -120,9 +123,29 @@ def test_virtual_source_of_two_manifests(icectl: Icectl, tmp_path: Path) -> None
         root.create_array("v", shape=(4,), chunks=(4,), dtype="u1", compressors=None)
         session.store.set_virtual_refs("v", [ic.VirtualChunkSpec([0], f"{prefix}gone", 0, 4)])
         session.commit(branch)
-    (finding,) = icectl("validate", "-r", str(where), "--virtual", "--json").document["findings"]
+    command = ("validate", "-r", str(where), "--virtual", "--allow-source", prefix, "--json")
+    (finding,) = icectl(*command).document["findings"]
     assert finding["code"] == "ICE0601"
     assert finding["branches"] == ["main", "other"]
+
+
+def test_a_virtual_source_behind_a_link(icectl: Icectl, tmp_path: Path) -> None:  # noqa: F811
+    """Only below the root of a repository are links not followed."""
+    prefix = f"file://{tmp_path.absolute()}/source/"
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_bytes(bytes(4))
+    (tmp_path / "source").symlink_to("elsewhere")
+    (tmp_path / "source" / "newest").symlink_to("file")
+    container = ic.VirtualChunkContainer(prefix, ic.local_filesystem_store(str(tmp_path)))
+    where = tmp_path / "repo"
+    repo = create(where, virtual_chunk_containers={prefix: container})
+    session = repo.writable_session("main")
+    root = zarr.open_group(session.store, mode="a")
+    root.create_array("v", shape=(4,), chunks=(4,), dtype="u1", compressors=None)
+    session.store.set_virtual_refs("v", [ic.VirtualChunkSpec([0], f"{prefix}newest", 0, 4)])
+    session.commit("main")
+    outcome = icectl("validate", "-r", str(where), "--virtual", "--json")
+    assert (outcome.code, outcome.document["findings"]) == (0, [])
 
 
 def test_refs_narrow(icectl: Icectl, whole: Path, tmp_path: Path) -> None:  # noqa: F811

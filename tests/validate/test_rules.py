@@ -427,7 +427,11 @@ def whole_v1(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def codes(where: Path, **options: Any) -> dict[str, Any]:
     """Everything that is found at the deepest level, by code."""
     settings = ValidateOptions(
-        level=Level.DATA, decode=True, open_source=lambda url: open_storage(url), **options
+        level=Level.DATA,
+        decode=True,
+        open_source=lambda url: open_storage(url),
+        allowed_sources=("file:///", "gopher://host"),
+        **options,
     )
     result, _ = validate(LocalStorage(where), settings)
     found: dict[str, Any] = {}

@@ -34,15 +34,17 @@ def get(
 
     What the repository leaves out, or has as null, is at the default of the client.
     """
-    from icectl.ops.settings import read_config_value
+    from icectl.ops.redaction import redact_locations
+    from icectl.ops.settings import NamedValue, read_config_value
     from icectl.render.settings import render_mapping, render_named_value
     from icectl.repository.config import read_config
 
     repository = context.open_repository()
     if key is not None:
-        context.emit(read_config_value(repository, key), render_named_value)
+        value = redact_locations(read_config_value(repository, key).value)
+        context.emit(NamedValue(key, value), render_named_value)
     else:
-        config = read_config(repository)
+        config = redact_locations(read_config(repository))
         context.emit({"config": config}, lambda document: render_mapping(document["config"]))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from icectl.cli.context import CommandContext
+from icectl.cli.locations import check_spark_conf
 from icectl.cli.options import command
 from icectl.cli.spark_options import (
     AllSnapshotsOption,
@@ -84,11 +85,13 @@ def export(
     arrays), manifests, chunk_refs (where each chunk is), changes (what each commit changed),
     ops_log (operations) and objects (what lies in the storage). Their columns are documented
     in README, and change only by addition. Files that the table cannot need are not read.
+    URLs are written as they are, with passwords and signatures in them.
 
     Needs pyarrow, and for --engine spark PySpark and Java: pip install 'icectl[spark]'.
     """
     from icectl.cli.engines import SparkChoice
 
+    check_spark_conf(spark_conf)
     for name in tables:
         if name != ALL:
             check_table(name)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from icectl.cli.context import CommandContext
+from icectl.cli.locations import check_spark_conf
 from icectl.cli.options import NumberOption, command
 from icectl.cli.spark_options import (
     AllSnapshotsOption,
@@ -22,6 +23,7 @@ from icectl.cli.spark_options import (
     resolve_scope,
 )
 from icectl.errors import UnsupportedError
+from icectl.ops.redaction import redact_locations
 from icectl.render.rows import render_rows
 
 EXAMPLES = {
@@ -66,7 +68,8 @@ def sql(
 
     The tables are refs, snapshots, nodes, manifests, chunk_refs, changes, ops_log and objects,
     with the columns that the documentation lists. A condition on path, snapshot_id or kind with
-    constants keeps files that cannot match from being read.
+    constants keeps files that cannot match from being read. Passwords and signatures in URLs are
+    not shown; icectl export has them as they are.
 
     The query runs on Spark: pip install 'icectl[spark]', and Java 17 or newer.
     """
@@ -76,6 +79,7 @@ def sql(
         spark_session,
     )
 
+    check_spark_conf(spark_conf)
     options = parse_spark_options(spark_master, spark_remote, spark_conf)
     missing = missing_for_spark(options, os.environ)
     if missing is not None:
@@ -98,7 +102,7 @@ def sql(
 def _rows(result: Any) -> Iterator[Mapping[str, object]]:
     for batch in result.to_batches():
         for row in batch.to_pylist():
-            yield {name: _plain(value) for name, value in row.items()}
+            yield {name: redact_locations(_plain(value)) for name, value in row.items()}
 
 
 def _plain(value: object) -> object:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -71,10 +71,20 @@ def validate(
         bool,
         typer.Option(
             "--virtual",
-            help="Also look at each file that virtual chunks lie in: whether it is there, and "
-            "unchanged since. One request for each.",
+            help="Also look at each file that virtual chunks lie in, if a container of the "
+            "repository covers it: whether it is there, and unchanged since. One request for "
+            "each. Storage options apply to files in the same kind of storage.",
         ),
     ] = False,
+    allow_source: Annotated[
+        list[str],
+        Option(
+            "--allow-source",
+            metavar="URL",
+            help="With --virtual, also look at the files below this URL: on local disk, such as "
+            "file:///data, or where no container covers them. Repeatable.",
+        ),
+    ] = (),  # type: ignore[assignment]
     decode: Annotated[
         bool,
         typer.Option("--decode", help="At level data: decode each chunk as its zarr.json says."),
@@ -143,6 +153,7 @@ def validate(
     icectl and its libraries, and use their own credentials.
     """
     from icectl.cli.engines import SparkChoice
+    from icectl.cli.sources import SourceOpener
     from icectl.ops.gc.watch import Watch
     from icectl.ops.validate.baseline import read_baseline
     from icectl.ops.validate.result import limit_findings
@@ -194,7 +205,8 @@ def validate(
         decode=decode,
         sample=_parse_sample(sample, level, decode),
         now=context.now(),
-        open_source=context.open_source if virtual else None,
+        open_source=SourceOpener(context.location, context.environ) if virtual else None,
+        allowed_sources=_parse_allowed(allow_source, virtual),
         choose_engine=choose,
     )
     watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit))
@@ -236,6 +248,17 @@ def _parse_sample(sample: str | None, level: str, decode: bool) -> Sample | None
     return None if sample is None else Sample.parse(sample)
 
 
+def _parse_allowed(urls: Sequence[str], virtual: bool) -> tuple[str, ...]:
+    if urls and not virtual:
+        raise UsageError("--allow-source belongs to --virtual", hint="add --virtual")
+    for url in urls:
+        if not url.partition("://")[2]:
+            raise UsageError(
+                "--allow-source takes a URL", hint="write file:///DIRECTORY or s3://BUCKET/PREFIX"
+            )
+    return tuple(urls)
+
+
 def _was_looked_at(rule: Rule, level: Level, virtual: bool) -> bool:
     return virtual if rule.level is None else rule.level <= level
 
@@ -255,8 +278,10 @@ def _check_reports(paths: Mapping[str, str | None]) -> None:
 
 
 def _write(option: str, path: str, text: Iterable[str]) -> None:
+    from icectl.ops.private_files import open_private
+
     try:
-        with Path(path).open("w", encoding="utf-8") as file:
+        with open_private(Path(path), "w", encoding="utf-8") as file:
             file.writelines(text)
     except OSError as error:
         raise _unwritable(option, path, str(error.strerror)) from error

@@ -144,7 +144,8 @@ def _release(plan: GcPlan, backups: BackupPlan | None, watch: Watch) -> GcPlan:
         except ConflictError as error:
             raise VoidPlanError(error.message) from None
 
-    after = update_repo(plan.repository.storage, change).after
+    abandoned = frozenset(plan.abandoned_backups)
+    after = update_repo(plan.repository.storage, change, abandoned=abandoned).after
     new = {snapshot.id for snapshot in after.snapshots} - plan.kept_snapshots
     return spare_snapshots(plan, after, new, watch)
 

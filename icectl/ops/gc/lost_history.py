@@ -12,22 +12,30 @@ from icectl.repository.lines import Line, LostBackup, find_abandoned, find_lost_
 from icectl.repository.ops_log import REPO_PATH
 
 
+def find_abandoned_backups(line: Line, names: Collection[str]) -> tuple[str, ...]:
+    """The objects of the lost lines that end in these backups, oldest first."""
+    if not names:
+        return ()
+    lost = find_lost_history(line, {snapshot.id for snapshot in line.info.snapshots}).backups
+    return tuple(backup.path for backup in find_abandoned(line.storage, lost, names))
+
+
 def check_lost_history(
     line: Line,
     listing: Listing,
     kept: Set[SnapshotId],
     known_missing: Set[str],
-    abandon: Collection[str],
-) -> tuple[str, ...]:
-    """The backups of the lines to abandon, oldest first; `FormatError` when another line than
-    these lists a snapshot that is there and not kept.
+    abandoned: Collection[str],
+) -> None:
+    """`FormatError` when a lost line that is not abandoned lists a snapshot that is there and
+    not kept.
 
     Its manifests and chunks are not kept either, so that nothing may be deleted, whatever the
     age of the snapshot file is.
     """
     others = listing.ids[~id_set(kept).contains(listing.ids)]
-    if not len(others) and not abandon:
-        return ()
+    if not len(others) and not abandoned:
+        return
     lost = find_lost_history(line, kept)
     for path, error in lost.unreadable.items():
         if path not in known_missing:
@@ -38,22 +46,19 @@ def check_lost_history(
                 hint="so nobody can tell whether only it lists some commits; when its loss is "
                 "understood, name it with --known-missing",
             )
-    abandoned = find_abandoned(line.storage, lost.backups, abandon)
-    given_up = {backup.name for backup in abandoned}
     there = {SnapshotId(id_) for id_ in others.to_bytes()}
-    protecting = [one for one in lost.listing(there).backups if one.name not in given_up]
+    protecting = [one for one in lost.listing(there).backups if one.path not in abandoned]
     if protecting:
         raise _lost_history_error(protecting)
-    return tuple(backup.path for backup in abandoned)
 
 
 def _lost_history_error(backups: list[LostBackup]) -> FormatError:
     count = len({id_ for backup in backups for id_ in backup.snapshots})
-    snapshots = "1 snapshot is" if count == 1 else f"{count:,} snapshots are"
+    snapshots = "1 snapshot" if count == 1 else f"{count:,} snapshots"
     newest = backups[0]
     return FormatError(
-        f"{snapshots} listed only by backups whose history it does not continue, the newest of "
-        f"them {newest.path}, and would be lost for good",
+        f"backups whose history it does not continue, the newest of them {newest.path}, list "
+        f"{snapshots} that would be lost for good",
         path=REPO_PATH,
         hint="an older repo file was put back, or it was created again; to return to that history, "
         f"copy {newest.path} to {REPO_PATH} while nobody writes; to give it up, run "

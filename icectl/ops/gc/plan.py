@@ -17,7 +17,7 @@ from icectl.ops.gc.id_sets import IdSet, id_set
 from icectl.ops.gc.listing import Listing, Listings
 from icectl.ops.gc.local_engine import LocalEngine
 from icectl.ops.gc.logs import check_log_ids
-from icectl.ops.gc.lost_history import check_lost_history
+from icectl.ops.gc.lost_history import check_lost_history, find_abandoned_backups
 from icectl.ops.gc.objects import GarbageSet, ObjectKind
 from icectl.ops.gc.presence import check_present, find_garbage
 from icectl.ops.gc.snapshots import SnapshotPlan, plan_snapshots
@@ -79,19 +79,18 @@ def plan_gc(
     watch = watch or Watch()
     storage = repository.storage
     line = None if repository.info is None else Line(storage, repository.info)
+    abandoned: tuple[str, ...] = ()
     if line is not None:
-        check_newest(storage, line.info, known_missing, needs_all=True)
+        abandoned = find_abandoned_backups(line, abandon_history)
+        check_newest(storage, line.info, known_missing.union(abandoned), needs_all=True)
     # The state was read before anything is listed, so that what it refers to is in the listings.
     with Listings(storage, watch) as listings:
         for kind in (ObjectKind.SNAPSHOT, ObjectKind.MANIFEST, ObjectKind.TRANSACTION_LOG):
             listings.begin(kind)
         listed_snapshots = listings.wait_for(ObjectKind.SNAPSHOT)
         snapshots = plan_snapshots(repository, listed_snapshots, cutoff, watch)
-        abandoned: tuple[str, ...] = ()
         if line is not None:
-            abandoned = check_lost_history(
-                line, listed_snapshots, snapshots.kept, known_missing, abandon_history
-            )
+            check_lost_history(line, listed_snapshots, snapshots.kept, known_missing, abandoned)
         manifests = listings.wait_for(ObjectKind.MANIFEST)
         kept_manifests = _check_manifests_present(snapshots, manifests)
         sweep = Sweep(

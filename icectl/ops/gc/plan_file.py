@@ -24,6 +24,7 @@ from icectl.ops.gc.objects import Garbage, ObjectKind
 from icectl.ops.gc.plan import GcPlan
 from icectl.ops.gc.spare import spare_snapshots, spare_usable, with_garbage
 from icectl.ops.gc.watch import Watch
+from icectl.ops.private_files import open_private
 from icectl.repository.reparent import drop_snapshots
 
 VERSION = 1
@@ -108,7 +109,7 @@ def write_plan(plan: GcPlan, only: Set[ObjectKind], path: Path) -> None:
         if path.suffix == PARQUET:
             _write_parquet(plan, path)
         else:
-            with path.open("w", encoding="ascii") as file:
+            with open_private(path, "w", encoding="ascii") as file:
                 file.write(json.dumps(_header(plan)) + "\n")
                 for rows in _rows(plan):
                     for row in rows:
@@ -263,7 +264,7 @@ def _write_parquet(plan: GcPlan, path: Path) -> None:
         ],
         metadata={"icectl_gc_plan": json.dumps(_header(plan))},
     )
-    with pyarrow.parquet.ParquetWriter(path, schema) as writer:
+    with open_private(path, "wb") as file, pyarrow.parquet.ParquetWriter(file, schema) as writer:
         for rows in _rows(plan):
             writer.write_batch(pyarrow.RecordBatch.from_pylist(rows, schema))
 

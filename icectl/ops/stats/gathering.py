@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from icectl.ops.containers import Containers
+from icectl.ops.redaction import redact_location
 from icectl.ops.stats.distinct import Distinct
 from icectl.ops.stats.engine import Wanted, mask_names, mask_words
 from icectl.ops.stats.manifest_sums import ArraySums, ManifestSums
@@ -118,7 +119,10 @@ def _containers(
         sums[0] += length
         sums[1] += count
         sums[2] += 1
-    return tuple(ContainerStats(*key, *sums) for key, sums in sorted(found.items()))
+    return tuple(
+        ContainerStats(redact_location(prefix), configured, *sums)
+        for (prefix, configured), sums in sorted(found.items())
+    )
 
 
 def sum_groups(groups: Column, lengths: Column, size: int) -> list[int]:

@@ -21,7 +21,7 @@ from icectl.ops.validate.problem import Report
 from icectl.ops.validate.result import CheckedCounts
 from icectl.ops.validate.rule import Level
 from icectl.ops.validate.sampling import Sample
-from icectl.ops.validate.virtual import Sources, check_virtual
+from icectl.ops.validate.virtual import Sources, Trust, check_virtual
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 
@@ -38,6 +38,7 @@ class Depths:
     sample: Sample | None
     now: int
     open_source: Callable[[str], Storage] | None
+    allowed_sources: tuple[str, ...]
     notes: list[str]
 
 
@@ -85,8 +86,13 @@ class LocalEngine:
             )
             checked = replace(checked, chunks_read=count)
         if depths.open_source is not None:
+            trust = Trust(sources.containers, depths.allowed_sources)
             count = check_virtual(
-                metadata, sources, depths.open_source, report, watch, depths.notes
+                metadata, sources, depths.open_source, trust, report, watch, depths.notes
             )
-            checked = replace(checked, virtual_sources=count)
+            checked = replace(
+                checked,
+                virtual_sources=count,
+                virtual_sources_skipped=trust.num_uncovered + trust.num_local,
+            )
         return checked

@@ -116,11 +116,12 @@ NEWEST_HAS_BACKUP = Rule(
 REPO_IS_OLD = Rule(
     "ICE0020", "error", Level.REFS, "the repo file does not continue the history of its copies",
     "Somebody put an older repo file in its place or created it again, whatever was written since: "
-    "commits are there that only copies in overwritten/ list. `icectl gc` refuses to run, and "
-    "while the repo file is older than a copy, so does every change. Put the copy that the finding "
-    "names in its place while nobody writes; no copy has the very last change before. Or continue "
-    "with the repo file as it is: `icectl status set online --accept-older-repo` allows changes, "
-    "and `icectl gc --abandon-history` gives up what only the copies list.",
+    "commits are there that no ref leads to and that copies of another history list. `icectl gc` "
+    "refuses to run, and while the repo file is older than a copy, so does every change. Put the "
+    "copy that the finding names in its place while nobody writes; no copy has the very last "
+    "change before. Or continue with the repo file as it is: `icectl status set online "
+    "--accept-older-repo` allows changes, and `icectl gc --abandon-history` gives up what the "
+    "copies list.",
 )  # fmt: skip
 
 FUTURE_TIME = Rule(

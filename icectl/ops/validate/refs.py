@@ -19,6 +19,7 @@ from icectl.format.refs import decode_ref
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import RepoInfo, Update
 from icectl.ops.config_keys import find_lost_conditions
+from icectl.ops.gc.transitions import state_of
 from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step, check_times
 from icectl.ops.validate.history import History
@@ -92,7 +93,8 @@ def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
 
 def _check_lost_history(line: Line, report: Report) -> None:
     """The backups whose history `repo` does not continue, as far as that matters."""
-    lost = find_lost_history(line, {snapshot.id for snapshot in line.info.snapshots})
+    # As gc judges it: what `repo` lists and no ref leads to goes as well.
+    lost = find_lost_history(line, state_of(line.info).reachable)
     for path, error in lost.unreadable.items():
         report.add(unreadable(rules.BACKUP_UNREADABLE, path, error))
     if not lost.backups:
@@ -106,8 +108,8 @@ def _check_lost_history(line: Line, report: Report) -> None:
     protecting = lost.listing(there).backups
     path = protecting[0].path if protecting else newest.path
     relation = "it is older than" if is_older else "the newest of those that it does not lead to is"
-    snapshots = "1 snapshot is" if len(there) == 1 else f"{len(there):,} snapshots are"
-    detail = f"{relation} {path}, and {snapshots} listed only there or in older ones"
+    snapshots = "1 snapshot" if len(there) == 1 else f"{len(there):,} snapshots"
+    detail = f"{relation} {path}; it and older ones list {snapshots} that no ref leads to"
     report.add(Problem(rules.REPO_IS_OLD, REPO_PATH, detail))
 
 

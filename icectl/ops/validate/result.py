@@ -40,6 +40,8 @@ class CheckedCounts:
     chunks: int = 0
     chunks_read: int = 0
     virtual_sources: int = 0
+    virtual_sources_skipped: int = 0
+    """Not contacted, since nothing says that they are to be trusted."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,6 +44,8 @@ class ValidateOptions:
     """Decides which part."""
     open_source: Callable[[str], Storage] | None = None
     """Opens the storage of virtual chunks; None leaves them alone."""
+    allowed_sources: tuple[str, ...] = ()
+    """Sources that are contacted though no container covers them, or on local disk."""
     choose_engine: Callable[[int], Engine] | None = None
     """By the number of references; None: in this process."""
 
@@ -110,6 +112,7 @@ def _check_files(
         options.sample,
         options.now,
         options.open_source,
+        options.allowed_sources,
         notes,
     )
     deeper = engine.check(depths, report, watch)

@@ -5,22 +5,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from urllib.parse import unquote
 
 import numpy as np
 
-from icectl.errors import FormatError, IcectlError, ObjectNotFoundError
+from icectl.errors import FormatError, IcectlError, ObjectNotFoundError, UsageError
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.manifest import ChunkRefs, Manifest
 from icectl.ops.containers import RELATIVE, Containers, split_location
 from icectl.ops.diff.references import same_spans
 from icectl.ops.gc.watch import Watch
 from icectl.ops.locations import NumberedLocations, number_locations
+from icectl.ops.redaction import has_userinfo, redact_location
 from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.metadata import Metadata
 from icectl.ops.validate.problem import Problem, Report
 from icectl.ops.validate.rule import Rule
 from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import ObjectInfo, Storage
+from icectl.storage.open import split_location as split_scheme
 
 READERS = 16
 USERS_REMEMBERED = 16
@@ -99,17 +102,74 @@ class Sources:
                 sources[int(numbers[row])].etags.add(etags[int(rows[row])].decode(errors="replace"))
 
 
+@dataclass(slots=True)
+class Trust:
+    """Which sources are contacted: the locations come from whoever wrote the repository.
+
+    Those that a container covers, except on local disk, and those that the user allows.
+    """
+
+    containers: Containers
+    allowed: tuple[str, ...]
+    """URLs of directories or files."""
+    num_uncovered: int = 0
+    """Left alone, since no container covers them."""
+    num_local: int = 0
+    """Left alone, since they are files of this machine."""
+
+    def admit(self, location: str) -> bool:
+        """Whether it is contacted; counts those that are not."""
+        if not location.startswith(RELATIVE) and self._is_allowed(location):
+            return True
+        if not self.containers.find(location)[1]:
+            self.num_uncovered += 1
+            return False
+        if _is_local(split_location(location)[0]):
+            self.num_local += 1
+            return False
+        return True
+
+    def _is_allowed(self, location: str) -> bool:
+        decoded = unquote(location)
+        return any(
+            decoded == unquote(prefix) or decoded.startswith(unquote(prefix).rstrip("/") + "/")
+            for prefix in self.allowed
+        )
+
+    def notes(self) -> Iterator[str]:
+        for count, reason, option in (
+            (self.num_uncovered, "no container covers", "URL"),
+            (self.num_local, "the local disk is not trusted for", "file:///DIRECTORY"),
+        ):
+            if count:
+                were, them = ("source was", "it") if count == 1 else ("sources were", "them")
+                yield (
+                    f"{count:,} virtual {were} not looked at, since {reason} {them}; "
+                    f"--allow-source {option} allows {them}"
+                )
+
+
+@lru_cache(USERS_REMEMBERED)
+def _is_local(root: str) -> bool:
+    try:
+        return split_scheme(root)[0] == "file"
+    except UsageError:
+        return False  # no storage that is known
+
+
 def check_virtual(
     metadata: Metadata,
     sources: Sources,
     open_storage: OpenStorage,
+    trust: Trust,
     report: Report,
     watch: Watch,
     notes: list[str],
 ) -> int:
     """How many sources were looked at, one request each; `notes` gets what could not be."""
     roots: dict[str, Storage | IcectlError] = {}
-    located = [one for one in sources.found if not one.startswith(RELATIVE)]
+    located = [one for one in sources.found if trust.admit(one)]
+    notes += trust.notes()
     for root in {split_location(location)[0] for location in located}:
         try:
             roots[root] = open_storage(root)
@@ -117,6 +177,9 @@ def check_virtual(
             roots[root] = error
 
     def look(location: str) -> tuple[str, ObjectInfo | IcectlError]:
+        if has_userinfo(location):
+            # The path may be a part of the password.
+            return location, UsageError("the location holds a user name or a password")
         root, path = split_location(location)
         storage = roots[root]
         if isinstance(storage, IcectlError):
@@ -142,7 +205,8 @@ def check_virtual(
             source = sources.found[location]
             for rule, detail in _judge(source, found):
                 where = f"{detail} ({source.num_chunks} references)"
-                report.add(Problem(rule, location, where), users(source.manifests))
+                problem = Problem(rule, redact_location(location), where)
+                report.add(problem, users(source.manifests))
             without_etag += (
                 isinstance(found, ObjectInfo) and found.etag is None and bool(source.etags)
             )
