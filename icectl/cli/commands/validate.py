@@ -78,7 +78,7 @@ def validate(
     ] = False,
     allow_source: Annotated[
         list[str],
-        Option(
+        typer.Option(
             "--allow-source",
             metavar="URL",
             help="With --virtual, also look at the files below this URL: on local disk, such as "
