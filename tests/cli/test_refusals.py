@@ -320,9 +320,9 @@ def test_a_prefix_of_two_snapshots(icectl: Icectl, tmp_path: Path) -> None:
     info = decode_repo((location / "repo").read_bytes())
     raw = SnapshotId.parse(first)
     twin = SnapshotInfo(SnapshotId(raw[:-1] + bytes([raw[-1] ^ 255])), raw, 2**50, "twin")
-    from icectl import records
+    import dataclasses
 
-    edited = records.replace(info, snapshots=(*info.snapshots, twin))
+    edited = dataclasses.replace(info, snapshots=(*info.snapshots, twin))
     (location / "repo").write_bytes(encode_repo(edited))
     outcome = icectl("log", first[:10].lower(), "-r", str(location))
     refused(outcome, 12, "is the beginning of 2 snapshot ids", first)

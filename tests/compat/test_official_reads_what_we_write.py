@@ -3,13 +3,13 @@ again by us, reads the same from them, and commits on top."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from icectl import records
 from icectl.format.manifest import decode_manifest, encode_manifest
 from icectl.format.repo import decode_repo, encode_repo
 from icectl.format.snapshot import decode_snapshot, encode_snapshot
@@ -35,12 +35,13 @@ def rewrite(repository: Path) -> None:
         snapshot = decode_snapshot(path.read_bytes())
         changed: dict[str, Any] = {
             name: tuple(
-                records.replace(info, size_bytes=sizes[info.id]) for info in getattr(snapshot, name)
+                dataclasses.replace(info, size_bytes=sizes[info.id])
+                for info in getattr(snapshot, name)
             )
             for name in ("manifest_files", "manifest_files_v2")
             if getattr(snapshot, name) is not None
         }
-        replace_file(path, encode_snapshot(records.replace(snapshot, **changed)))
+        replace_file(path, encode_snapshot(dataclasses.replace(snapshot, **changed)))
     for path in repository.glob("transactions/*"):
         replace_file(path, encode_transaction_log(decode_transaction_log(path.read_bytes())))
     for pattern in REPO_FILES:

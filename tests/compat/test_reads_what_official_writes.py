@@ -3,6 +3,7 @@ official package itself reports, down to the bytes of each chunk."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,7 +12,6 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from icectl import records
 from icectl.format.manifest import decode_locations, decode_manifest
 from icectl.format.repo import decode_repo
 from icectl.format.snapshot import decode_snapshot
@@ -68,7 +68,7 @@ def update_facts(update: Update) -> dict[str, Any]:
     name = type(kind).__name__
     fields = {
         field.name: getattr(kind, field.name)
-        for field in records.fields(kind)
+        for field in dataclasses.fields(kind)
         if field.name != "status"
     }
     facts = {

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
-from icectl.render.style import Style
+from rich.text import Text
 
 from icectl.ops.diff.chunks import read_chunk_changes
 from icectl.ops.diff.compare import diff_nodes
 from icectl.ops.diff.versions import select_versions
 from icectl.render.diff import render_diff
+from icectl.render.screen import draw, make_console
 from tests.cli.conftest import Icectl, Outcome
 from tests.diff.facts import open_ours
 from tests.official import copied
@@ -367,21 +369,20 @@ def test_wrong_input(diff: Icectl, arguments: list[str], code: int, message: str
     assert as_json.error["exit_code"] == code
 
 
-def test_colours_and_plain_characters(built_repository: tuple[Path, dict[str, str]]) -> None:
+def test_colours_and_width(built_repository: tuple[Path, dict[str, str]]) -> None:
     directory, names = built_repository
     ours = open_ours(directory)
     nodes = diff_nodes(ours, select_versions(ours, names["START"], "main"))
     chunks = list(read_chunk_changes(ours, nodes))
-    coloured = "\n".join(render_diff(nodes, chunks, Style(colour=True), coordinates=False))
+    stream = io.StringIO()
+    console = make_console(stream, {"TERM": "xterm", "COLUMNS": "60"}, terminal=True)
+    draw(render_diff(nodes, chunks, coordinates=False), console)
+    coloured = stream.getvalue()
     assert "\x1b[32m+ new\x1b[0m" in coloured
     assert "\x1b[1;31m- old\x1b[0m" in coloured
     assert "\x1b[36m→ wind\x1b[0m" in coloured
     assert "\x1b[33m~ temperature\x1b[0m" in coloured
-    plain = "\n".join(render_diff(nodes, chunks, Style(unicode=False), coordinates=True))
-    assert plain.isascii()
-    assert "-> wind" in plain
-    narrow = list(render_diff(nodes, chunks, Style(width=20), coordinates=False))
-    assert '│           attributes/units: "…' in narrow
+    assert max(len(Text.from_ansi(line)) for line in coloured.splitlines()) <= 60
 
 
 def test_control_characters_are_escaped(icectl: Icectl, tmp_path: Path) -> None:

@@ -1,17 +1,19 @@
 """`python -m tests.docs.picture`: draw `.github/icectl.svg` from what a terminal really shows.
 
-The commands run on a pseudo terminal on the demo repository. The picture is plain SVG without
-fonts or scripts from elsewhere, so that it looks the same wherever README is read.
+The commands run on a pseudo terminal on the demo repository, and rich draws what they print.
 """
 
 from __future__ import annotations
 
+import io
 import re
 import sys
 import tempfile
 from collections.abc import Iterator
-from html import escape
 from pathlib import Path
+
+from rich.console import Console
+from rich.text import Text
 
 from tests.cli.terminals import Terminal
 from tests.docs.demo_repository import REPOSITORY, environment, write_demo
@@ -23,17 +25,6 @@ COMMANDS = (
     "icectl gc --older-than 7d --yes",
 )
 COLUMNS = 88
-CHARACTER, LINE = 8.4, 19
-MARGIN, TITLE = 18, 42
-COLOURS = {
-    "31": "#ff7b72",
-    "32": "#7ee787",
-    "33": "#e3b341",
-    "34": "#79c0ff",
-    "35": "#d2a8ff",
-    "36": "#76e3ea",
-}
-SEQUENCE = re.compile(r"\x1b\[([0-9;]*)m")
 
 
 def capture(home: Path) -> list[str]:
@@ -59,50 +50,12 @@ def _settled(text: str) -> Iterator[str]:
 
 
 def draw(lines: list[str]) -> str:
-    width = round(COLUMNS * CHARACTER + 2 * MARGIN)
-    height = TITLE + len(lines) * LINE + MARGIN
-    head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" role="img" aria-label="icectl in a terminal">\n'
-        '<rect width="100%" height="100%" rx="9" fill="#0d1117"/>\n'
-        '<circle cx="22" cy="20" r="6" fill="#ff5f57"/><circle cx="42" cy="20" r="6" '
-        'fill="#febc2e"/><circle cx="62" cy="20" r="6" fill="#28c840"/>\n'
-        "<g font-family=\"ui-monospace,SFMono-Regular,Menlo,Consolas,'DejaVu Sans Mono',monospace\""
-        ' font-size="14" fill="#e6edf3" xml:space="preserve">\n'
-    )
-    return head + "".join(_text(line, row) for row, line in enumerate(lines)) + "</g>\n</svg>\n"
-
-
-def _text(line: str, row: int) -> str:
-    """One line; each piece has its own place, so that the columns of any font stay aligned."""
-    drawn, column, style = "", 0, ""
-    baseline = TITLE + row * LINE + 13
-    for index, piece in enumerate(SEQUENCE.split(line)):
-        if index % 2:
-            style = _style(piece)
-        else:
-            # Cut at wide gaps as well: not every viewer keeps runs of spaces.
-            for word in re.finditer(r"\S+(?: \S+)*", piece):
-                place = MARGIN + (column + word.start()) * CHARACTER
-                length = len(word[0]) * CHARACTER
-                drawn += (
-                    f'<text x="{place:.1f}" y="{baseline}" textLength="{length:.1f}"{style}>'
-                    f"{escape(word[0])}</text>\n"
-                )
-            column += len(piece)
-    return drawn
-
-
-def _style(codes: str) -> str:
-    attributes = ""
-    for code in codes.split(";"):
-        if code == "1":
-            attributes += ' font-weight="bold"'
-        elif code == "2":
-            attributes += ' opacity="0.6"'
-        elif code in COLOURS:
-            attributes += f' fill="{COLOURS[code]}"'
-    return attributes
+    console = Console(record=True, width=COLUMNS, file=io.StringIO(), force_terminal=True)
+    for line in lines:
+        console.print(Text.from_ansi(line), soft_wrap=True)
+    svg = console.export_svg(title="icectl", unique_id="icectl")
+    # rich asks for a font from the network; every reader has a monospaced one.
+    return re.sub(r"@font-face \{.*?\}\s*|<!--.*?-->\s*", "", svg, flags=re.S)
 
 
 def picture() -> str:

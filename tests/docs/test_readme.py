@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from icectl.cli.parse import parse
-from icectl.cli.tree import COMMANDS, find_command
 
+from icectl.cli.app import COMMANDS, PROGRAM, root
+from icectl.cli.options import Invocation
 from icectl.format.repo import decode_repo, encode_repo
 from tests.docs.conftest import Icectl
 from tests.docs.readme import (
@@ -61,9 +61,14 @@ def test_every_command_is_shown() -> None:
     ],
 )
 def test_commands_that_are_not_run_are_understood(line: str) -> None:
-    command, words = find_command(shlex.split(line, comments=True)[1:])
-    assert command is not None
-    assert parse(command, words) is not None
+    words = shlex.split(line, comments=True)[1:]
+    group, name = root(), PROGRAM
+    context = group.make_context(name, words, obj=Invocation({}), resilient_parsing=False)
+    while hasattr(group, "resolve_command") and context._protected_args:
+        name, group, rest = group.resolve_command(
+            context, [*context._protected_args, *context.args]
+        )
+        context = group.make_context(name, rest, parent=context)
 
 
 def test_links_lead_somewhere() -> None:

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from icectl.cli.parse import load
-from icectl.cli.tree import COMMANDS, GROUPS
 
+from icectl.cli.app import COMMANDS, GROUPS, load
 from icectl.cli.main import run
 
 GOOD: dict[str, tuple[str, ...]] = {
@@ -46,7 +45,8 @@ WITH_REPOSITORY = [
     command.name
     for command in COMMANDS
     # init takes its location otherwise, doctor tells failures as checks, sql starts Spark first.
-    if load(command).function.repository and command.name not in ("init", "doctor", "sql")
+    if any(one.name == "repo" for one in load(command.name).params)
+    and command.name not in ("init", "doctor", "sql")
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import struct
@@ -13,7 +14,6 @@ from flatbuffers import flexbuffers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl import records
 from icectl.errors import FormatError
 from icectl.format.repo import decode_repo, encode_repo
 from icectl.format.snapshot import decode_snapshot
@@ -318,7 +318,7 @@ def test_official_package_reads_our_flexbuffers_and_we_read_its(tmp_path: Path) 
             "preload_if": {"or": [{"name_matches": {"regex": "^t"}}, "true"]},
         }
     }
-    changed = records.replace(
+    changed = dataclasses.replace(
         info, metadata=encode_metadata(ours, 2), config=encode_flexbuffers(config)
     )
     file.write_bytes(encode_repo(changed))

@@ -328,7 +328,7 @@ def test_a_log_that_ends_early_is_no_alarm(
     if how == "cleared":
         (place.where / "overwritten" / str(place.info().repo_before_updates)).unlink()
     else:
-        from icectl.records import replace
+        from dataclasses import replace
 
         from icectl.format.repo import encode_repo
 

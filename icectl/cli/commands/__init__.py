@@ -1,1 +1,1 @@
-"""One module per command or group of commands; `icectl.cli.tree` says how to add one."""
+"""One module per command or group of commands; `icectl.cli.app` lists them."""
