@@ -120,7 +120,8 @@ def make_tree(tree: Tree) -> RichTree:
 
 def _label(entry: TreeEntry, name: str) -> Text:
     marked = f"{entry.mark} {name}" if entry.mark else name
-    label = Text(escape_controls(marked), style=entry.role or "")
+    label = Text()
+    label.append(escape_controls(marked), style=entry.role or "")
     if entry.note:
         label.append(f"  {escape_controls(entry.note)}", style="dim")
     for line in entry.details:
