@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.benchmarks.harness import Comparison, Scale, dataset, icectl, job, python
+from tests.benchmarks.harness import Command, Comparison, Scale, dataset, icectl, job, python
 
 LIST_COMMITS = """
 import sys, icechunk as ic
@@ -12,9 +12,22 @@ for info in repo.ancestry(branch="main"):
 """
 
 
-@job("icectl --help", target=1.0)
+@job("icectl --help", target=0.5)
 def show_help(scale: Scale) -> Comparison:
-    return Comparison(python("import typer"), icectl("--help"), "import typer")
+    return Comparison(python("import icechunk"), icectl("--help"), "import icechunk")
+
+
+@job("completion of a ref", target=0.5)
+def complete_ref(scale: Scale) -> Comparison:
+    repository = dataset("linear_history", 10)
+    variables = {
+        "_ICECTL_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"icectl log -r {repository} ma",
+        "COMP_CWORD": "4",
+    }
+    settings = (f"{name}={value}" for name, value in variables.items())
+    ours = Command(("env", *settings, *icectl().arguments))
+    return Comparison(python("import icechunk"), ours, "import icechunk")
 
 
 @job("log of 10 commits, start-up included", target=0.6)
@@ -23,11 +36,13 @@ def log_of_few_commits(scale: Scale) -> Comparison:
     return Comparison(python("import icechunk"), icectl("log", "-r", repository), "import icechunk")
 
 
-@job("inspect-file of a small file", target=2.5)
+@job("inspect-file of a small file", target=0.6)
 def inspect_small_file(scale: Scale) -> Comparison:
     repository = dataset("linear_history", 10)
     snapshot = max((repository / "snapshots").iterdir(), key=lambda path: path.stat().st_size)
-    return Comparison(python("import typer"), icectl("inspect-file", snapshot), "import typer")
+    return Comparison(
+        python("import icechunk"), icectl("inspect-file", snapshot), "import icechunk"
+    )
 
 
 @job("log of 2,000 commits", target=0.6)
