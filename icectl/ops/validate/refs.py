@@ -27,8 +27,8 @@ from icectl.repository.open import open_repository, repository_at
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
 from icectl.repository.ref_files import read_ref_names
 from icectl.repository.repository import Repository
-from icectl.storage.paths import is_object_name
 from icectl.storage.contract import Storage
+from icectl.storage.paths import is_object_name
 
 ATTEMPTS = 5
 """To list ref files and read them all, while others delete some."""
