@@ -181,6 +181,9 @@ class LocalStorage(Storage):
     def list_directories(self, prefix: str) -> Iterator[str]:
         parent = check_prefix(prefix)
         for batch in self._scan(parent):
+            if not parent and not self._beneath.follow_links:
+                # In the root they are named, since a user may have meant one; nobody looks inside.
+                yield from (entry.name for entry in batch if entry.is_symlink())
             for name in self._directories(parent, batch):
                 if any(self.list(join_path(parent, name), with_info=False)):
                     yield name

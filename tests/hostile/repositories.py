@@ -13,7 +13,6 @@ import os
 import struct
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -337,9 +336,15 @@ def millions_of_dimensions(p: Patient) -> None:
 @hostile
 def many_empty_arrays(p: Patient) -> None:
     """Each costs a few array operations."""
-    refs = references(0, 1, RefKind.NATIVE, [])
-    arrays = [(NodeId(number.to_bytes(8, "big")), refs) for number in range(60_000)]
-    write_manifest(p, "/g/native", arrays)
+
+    def nothing(writer: Any, position: int) -> None:
+        writer.append_slots(position, 0)
+
+    def change(_: Any) -> tuple[RawArrayManifest, ...]:
+        ids = (NodeId(number.to_bytes(8, "big")) for number in range(60_000))
+        return tuple(RawArrayManifest(id_, nothing, None) for id_ in ids)
+
+    p.manifest("/g/native", lambda refs: None, arrays=change)
 
 
 @hostile
@@ -508,12 +513,3 @@ def empty_lists(size: int) -> bytes:
     data += bytes(-len(data) % 8)
     root = len(data)
     return bytes(data + struct.pack("<Q", root - start) + bytes([10 << 2 | 3, 8]))
-
-
-def harmed_file(p: Patient, before: dict[Path, bytes]) -> list[Path]:
-    """The files that differ from before."""
-    return [
-        path
-        for path in sorted(p.where.rglob("*"))
-        if path.is_file() and (path not in before or path.stat().st_size != len(before[path]))
-    ]

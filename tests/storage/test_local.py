@@ -168,8 +168,8 @@ def test_a_loop_of_links_ends_a_listing(tmp_path: Path, names: tuple[str, ...]) 
     following = LocalStorage(tmp_path, follow_links=True)
     assert len(list(following.list(""))) <= 4
     (tmp_path / "self").symlink_to("self")
-    in_snapshots = [name for name in names if "/" in name]
-    assert len(list(LocalStorage(tmp_path).list_directories(""))) == len(in_snapshots)
+    named = {"self", *(name.partition("/")[0] for name in names)}
+    assert set(LocalStorage(tmp_path).list_directories("")) == named
     with pytest.raises(StorageError, match="too many levels of symbolic links"):
         list(following.list_directories(""))
 

@@ -292,6 +292,84 @@ def chains_of_moves_and_an_amend(repo: ic.Repository) -> set[str]:
     return set()
 
 
+def recreate(repo: ic.Repository, path: str) -> ic.Session:
+    session = repo.writable_session("main")
+    root = zarr.open_group(session.store, mode="a")
+    root.create_array(path, shape=(4,), chunks=(2,), dtype="i8", overwrite=True)[:] = 7
+    return session
+
+
+def move(repo: ic.Repository, old: str, new: str) -> ic.Session:
+    session = repo.rearrange_session("main")
+    session.move(old, new)
+    return session
+
+
+@scenario(2)
+def move_of_what_another_recreated(repo: ic.Repository) -> set[str]:
+    """Moves are by path: the new array moves, and the log names the old one."""
+    moving = move(repo, "/array", "/moved")
+    recreate(repo, "array").commit("recreated")
+    moving.commit("moved", rebase_with=ic.ConflictDetector())
+    moving = repo.rearrange_session("main")
+    moving.move("/group", "/elsewhere")
+    moving.move("/other", "/elsewhere/other")
+    recreate(repo, "other").commit("recreated")
+    moving.commit("moved", rebase_with=ic.ConflictDetector())
+    return {"ICE0212"}
+
+
+@scenario(2)
+def recreation_of_what_a_reset_moved_back(repo: ic.Repository) -> set[str]:
+    """Deletions are by path: the array is there at its old path, and stays."""
+    base = repo.lookup_branch("main")
+    move(repo, "/array", "/moved").commit("moved")
+    recreating = recreate(repo, "moved")
+    repo.reset_branch("main", base)
+    with commit(repo, "another way") as root:
+        root["other"].attrs["a"] = 1
+    recreating.commit("recreated", rebase_with=ic.ConflictDetector())
+    return {"ICE0212"}
+
+
+@scenario(2)
+def group_deleted_that_a_reset_moved_back(repo: ic.Repository) -> set[str]:
+    base = repo.lookup_branch("main")
+    move(repo, "/group", "/moved").commit("moved")
+    deleting = repo.writable_session("main")
+    del zarr.open_group(deleting.store, mode="a")["moved"]
+    repo.reset_branch("main", base)
+    with commit(repo, "another way") as root:
+        root["other"].attrs["a"] = 1
+    deleting.commit("deleted", rebase_with=ic.ConflictDetector())
+    return {"ICE0212"}
+
+
+@scenario(2)
+def move_of_what_a_reset_moved_back(repo: ic.Repository) -> set[str]:
+    base = repo.lookup_branch("main")
+    move(repo, "/array", "/moved").commit("moved")
+    moving = move(repo, "/moved", "/moved again")
+    repo.reset_branch("main", base)
+    recreate(repo, "moved").commit("another way")
+    moving.commit("moved again", rebase_with=ic.ConflictDetector())
+    return {"ICE0212"}
+
+
+@scenario(2)
+def expired_around_moves(repo: ic.Repository) -> set[str]:
+    """What the logs of released parents would explain is not a fault either."""
+    recreation_of_what_a_reset_moved_back(repo)
+    moving = move(repo, "/other", "/another")
+    recreate(repo, "other").commit("recreated")
+    moving.commit("moved", rebase_with=ic.ConflictDetector())
+    tip = repo.lookup_snapshot(repo.lookup_branch("main"))
+    repo.expire_snapshots(tip.written_at)
+    with commit(repo, "last") as root:
+        root.attrs["a"] = 1
+    return set()
+
+
 @scenario()
 def reindexed(repo: ic.Repository) -> set[str]:
     session = repo.writable_session("main")
@@ -438,3 +516,16 @@ def test_two_nodes_with_one_path_are_a_fault(tmp_path: Path, capsys: Capture) ->
     code, document = validated(where, capsys)
     assert code == 3
     assert "ICE0107" in codes(document)
+
+
+def test_a_move_onto_what_another_created_is_a_fault(tmp_path: Path, capsys: Capture) -> None:
+    """The official package accepts it: the other array is gone, and no log says so."""
+    where = tmp_path / "repo"
+    repo = start(where, 2)
+    moving = move(repo, "/array", "/new")
+    recreate(repo, "new").commit("one")
+    moving.commit("two", rebase_with=ic.ConflictDetector())
+    code, document = validated(where, capsys)
+    assert code == 3
+    errors = {one["code"] for one in document["findings"] if one["severity"] == "error"}
+    assert errors == {"ICE0208", "ICE0210"}

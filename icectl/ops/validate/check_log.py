@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from icectl.format.transaction_log import decode_transaction_log
 from icectl.model.ids import NodeId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot, path_sort_key
-from icectl.model.transaction_log import NodeType, TransactionLog
+from icectl.model.transaction_log import MoveOperation, NodeType, TransactionLog
 from icectl.ops.diff.nodes import NodeTable, is_array
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.validate import metadata_rules as rules
@@ -178,16 +178,34 @@ def _check_moves(log: TransactionLog, step: Step) -> Iterator[Found]:
             continue
         if move.from_ == move.to:
             yield rules.LOG_MOVES, "it is moved to where it was", move.to
-        if node is None or node.path != move.to:
+        is_stray = _is_stray(move, step)
+        if is_stray:
+            yield rules.LOG_NO_EFFECT, f"moved_nodes lists {move.node_id}", move.to
+        elif node is None or node.path != move.to:
             yield rules.LOG_MOVES, f"{move.from_} was moved here, and is not here", move.to
         elif is_array(node) != (move.node_type == NodeType.ARRAY):
             yield rules.LOG_MOVES, "the move says another type of node", move.to
         if step.before is None or not step.is_direct:
             continue
-        if old is None or old.path != move.from_:
+        if not is_stray and (old is None or old.path != move.from_):
             yield rules.LOG_MOVES, f"it was moved from {move.from_}, and was not there", move.to
         if move.to in step.before.by_path and move.to not in sources:
             yield rules.LOG_MOVES, "it was moved onto another node", move.to
+
+
+def _is_stray(move: MoveOperation, step: Step) -> bool:
+    """Whether the commit did nothing to the node that the move names.
+
+    A move by path takes another node after a rebase onto a version that has one at that path;
+    the log still names the node that was there when the session moved it.
+    """
+    node = step.after.by_id.get(move.node_id)
+    if step.before is None or not step.is_direct:
+        return node is None or node.path not in (move.from_, move.to)
+    old = step.before.by_id.get(move.node_id)
+    if node is None or old is None:
+        return node is old
+    return old.path == node.path and node.path not in (move.from_, move.to)
 
 
 def check_changes_logged(logs: Sequence[TransactionLog], step: Step) -> list[Problem]:
