@@ -28,7 +28,14 @@ from icectl.storage.contract import (
     Version,
     VersionedBytes,
 )
-from icectl.storage.paths import PRIVATE_PREFIX, check_path, check_prefix, is_private, join_path
+from icectl.storage.paths import (
+    PRIVATE_PREFIX,
+    check_path,
+    check_prefix,
+    check_text,
+    is_private,
+    join_path,
+)
 from icectl.storage.retry import RequestFailure, with_retries
 
 Result = TypeVar("Result")
@@ -125,7 +132,7 @@ class ObjectStore(Storage):
             return self._connected[1]
 
     def _key(self, path: str) -> str:
-        return join_path(self._prefix, check_path(path))
+        return join_path(self._prefix, check_text(check_path(path)))
 
     def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         try:
