@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from icectl.cli.locations import Location
-from icectl.errors import IcectlError, RefNotFoundError, RefusedError, UsageError
+from icectl.errors import IcectlError, RefNotFoundError, RefusedError, UsageError, shell_argument
 from icectl.records import dataclass
 
 
@@ -102,7 +102,7 @@ def add_repository(config: ConfigFile, name: str, location: Location) -> None:
     if name in config.repositories:
         raise RefusedError(
             f"there is a repository named {name!r} already",
-            hint=f"icectl remote remove {name}",
+            hint=f"icectl remote remove {shell_argument(name)}",
         )
     entry: dict[str, Any] = {"location": location.url}
     lines = [f"[repositories.{_quote(name)}]", f"location = {_quote(location.url)}"]

@@ -12,6 +12,7 @@ from icectl.errors import (
     ObjectNotFoundError,
     RepositoryNotFoundError,
     StorageError,
+    shell_argument,
 )
 from icectl.format.envelope import Generation, decode_envelope
 from icectl.format.repo import decode_repo
@@ -107,5 +108,5 @@ def _not_found(storage: Storage) -> IcectlError:
     elif there:
         hint = f"it has {', '.join(sorted(there)[:5])}; is the repository further down?"
     else:
-        hint = f"`icectl init {storage.location}` makes one"
+        hint = f"`icectl init {shell_argument(storage.location)}` makes one"
     return RepositoryNotFoundError(message, hint=hint)
