@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from icectl.cli.locations import Location
-from icectl.errors import IcectlError, RefNotFoundError, RefusedError, UsageError
+from icectl.errors import IcectlError, RefNotFoundError, RefusedError, UsageError, shell_argument
 from icectl.records import dataclass
 
 
@@ -93,7 +93,7 @@ def read_config_file(environ: Mapping[str, str]) -> ConfigFile:
         return ConfigFile(path, "", {})
     except OSError as error:
         raise UsageError(f"the config file {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _malformed(path, str(error)) from None
 
 
@@ -102,7 +102,7 @@ def add_repository(config: ConfigFile, name: str, location: Location) -> None:
     if name in config.repositories:
         raise RefusedError(
             f"there is a repository named {name!r} already",
-            hint=f"icectl remote remove {name}",
+            hint=f"icectl remote remove {shell_argument(name)}",
         )
     entry: dict[str, Any] = {"location": location.url}
     lines = [f"[repositories.{_quote(name)}]", f"location = {_quote(location.url)}"]
@@ -159,7 +159,18 @@ def _without_tables(text: str, path: tuple[str, ...]) -> str:
 def _parse(text: str) -> dict[str, Any]:
     import tomllib
 
-    return tomllib.loads(text)
+    document = tomllib.loads(text)
+    _check_integers(document)
+    return document
+
+
+def _check_integers(value: object) -> None:
+    """TOML promises 64 bits, but Python takes more, and then fails to print them."""
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_integers(item)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("an integer has more than 64 bits")
 
 
 def _header(line: str) -> tuple[str, ...] | None:

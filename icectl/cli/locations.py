@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from icectl.errors import RepositoryNotFoundError, UsageError
+from icectl.errors import RepositoryNotFoundError, UsageError, shell_word
 from icectl.records import dataclass, field
 
 HIDDEN = "(hidden)"
@@ -99,7 +99,7 @@ def suggest_repository(text: str, environ: Mapping[str, str]) -> str | None:
     path = _expand(text).absolute()
     around = next(filter(is_repository_directory, path.parents), None)
     if around is not None:
-        return f"it lies inside the repository {around}: -r {around}"
+        return f"it lies inside the repository {around}: -r {shell_word(str(around))}"
     return _suggest_neighbour(path)
 
 

@@ -162,12 +162,14 @@ def _no_such_command(arguments: list[str]) -> UsageError:
     names = [command.name for command in COMMANDS]
     known = [*dict.fromkeys(name.split(" ")[0] for name in names)]
     if first.startswith("-"):
+        import shlex
+
         place = next((index for index, word in enumerate(arguments) if word in known), None)
         before = arguments[:1] if place is None else arguments[:place]
         named = "COMMAND" if place is None else arguments[place]
         return UsageError(
             f"{first} stands before the command",
-            hint=f"options stand after the command: icectl {' '.join([named, *before])}",
+            hint=f"options stand after the command: icectl {shlex.join([named, *before])}",
         )
     group = first if first in GROUPS else None
     if group is not None:
@@ -230,10 +232,11 @@ def _describe(
 
         error = {"kind": kind, "message": message, "hint": hint, "exit_code": code}
         return render_json({"error": error | {**(facts or {})}}) + "\n"
-    from icectl.render.text import escape_controls
+    from icectl.render.text import escape_commands, escape_controls
 
     text = f"icectl: error: {escape_controls(message)}\n"
-    return text if hint is None else f"{text}hint: {escape_controls(hint)}\n"
+    text += "" if hint is None else f"hint: {escape_controls(hint)}\n"
+    return escape_commands(text)
 
 
 def _wants_json(arguments: list[str]) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 from icectl.errors import IcectlError
 from icectl.render.style import Style
+from icectl.render.text import escape_commands
 
 if TYPE_CHECKING:
     import subprocess
@@ -68,10 +69,15 @@ class Output:
         if hold:
             self._held.append(line)
             return
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"{escape_commands(line)}\n")
         sys.stderr.flush()
 
-    def write(self, lines: Iterable[str], *, paged: bool = False) -> None:
+    def write(
+        self, lines: Iterable[str], *, paged: bool = False, workflow_commands: bool = False
+    ) -> None:
+        """Print the lines; `workflow_commands` when they are meant for GitHub's runner."""
+        if not workflow_commands:
+            lines = map(escape_commands, lines)
         stream = self._stream(paged)
         batch: list[str] = []
         interactive = stream is not sys.stdout or stream.isatty()

@@ -11,7 +11,7 @@ from icectl.ops.validate.summary import RuleSummary
 from icectl.render.sizes import format_count
 from icectl.render.style import PLAIN, Role, Style
 from icectl.render.tables import Column, render_table
-from icectl.render.text import escape_controls
+from icectl.render.text import escape_commands, escape_controls
 
 _ROLES: dict[Severity, Role] = {"error": "bad", "warning": "warning", "info": "dim"}
 SHOWN_REFS = 5
@@ -95,7 +95,7 @@ def _github(text: str, *, in_property: bool = False) -> str:
         text = text.replace(character, escape)
     if in_property:
         text = text.replace(":", "%3A").replace(",", "%2C")
-    return text
+    return escape_commands(escape_controls(text))
 
 
 def render_rules(rules: Iterable[Rule], style: Style = PLAIN) -> Iterator[str]:

@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from icectl.errors import RefNotFoundError, UsageError
+from icectl.errors import RefNotFoundError, UsageError, shell_argument
 from icectl.model.ids import ALPHABET, SnapshotId
 from icectl.records import dataclass
 from icectl.repository.edits import DEFAULT_BRANCH
@@ -52,7 +52,8 @@ def resolve_ref(repository: Repository, text: str) -> ResolvedRef:
     ancestor = next(older, None)
     if ancestor is None:
         raise RefNotFoundError(
-            f"{base} has fewer than {count} ancestors", hint=f"`icectl log {base}` lists them"
+            f"{base} has fewer than {count} ancestors",
+            hint=f"`icectl log {shell_argument(base)}` lists them",
         )
     return ResolvedRef(ancestor.id, "snapshot", None)
 

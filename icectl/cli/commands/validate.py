@@ -225,7 +225,7 @@ def validate(
     if known_missing is not None:
         _write("--known-missing", known_missing, (f"{path}\n" for path in missing))
     if github:
-        context.output.write(render_github(result))
+        context.output.write(render_github(result), workflow_commands=True)
     elif context.options.jsonl:
         context.emit_list("findings", result.findings, lambda _items, _style: ())
     else:
