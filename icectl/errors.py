@@ -11,6 +11,18 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 
+def shell_word(text: str) -> str:
+    """A name from anywhere for a command in a hint, which a user may paste into a shell."""
+    from shlex import quote
+
+    return quote(text)
+
+
+def shell_argument(text: str) -> str:
+    """The same for a name that is an argument, even if it looks like an option."""
+    return f"-- {shell_word(text)}" if text.startswith("-") else shell_word(text)
+
+
 class IcectlError(Exception):
     """A failure that is told to the user in one sentence."""
 

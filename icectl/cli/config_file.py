@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from icectl.cli.locations import Location
-from icectl.errors import IcectlError, RefNotFoundError, RefusedError, UsageError
+from icectl.errors import IcectlError, RefNotFoundError, RefusedError, UsageError, shell_argument
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def read_config_file(environ: Mapping[str, str]) -> ConfigFile:
         return ConfigFile(path, "", {})
     except OSError as error:
         raise UsageError(f"the config file {path} cannot be read: {error.strerror}") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _malformed(path, str(error)) from None
 
 
@@ -101,7 +101,7 @@ def add_repository(config: ConfigFile, name: str, location: Location) -> None:
     if name in config.repositories:
         raise RefusedError(
             f"there is a repository named {name!r} already",
-            hint=f"icectl remote remove {name}",
+            hint=f"icectl remote remove {shell_argument(name)}",
         )
     document = tomlkit.parse(config.text)
     entry: dict[str, Any] = {"location": location.url}
@@ -145,7 +145,18 @@ def _trailing_comments(text: str) -> str:
 def _parse(text: str) -> dict[str, Any]:
     import tomllib
 
-    return tomllib.loads(text)
+    document = tomllib.loads(text)
+    _check_integers(document)
+    return document
+
+
+def _check_integers(value: object) -> None:
+    """TOML promises 64 bits, but Python takes more, and then fails to print them."""
+    if isinstance(value, dict | list):
+        for item in value.values() if isinstance(value, dict) else value:
+            _check_integers(item)
+    elif isinstance(value, int) and not -(2**63) <= value < 2**63:
+        raise ValueError("an integer has more than 64 bits")
 
 
 def _replace(config: ConfigFile, text: str) -> None:

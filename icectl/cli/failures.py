@@ -121,12 +121,12 @@ def _describe(error: Mapping[str, Any], *, as_json: bool) -> str:
         from icectl.render.json import render_json
 
         return render_json({"error": error}) + "\n"
-    from icectl.render.text import escape_controls
+    from icectl.render.text import escape_commands, escape_controls
 
     text = f"icectl: error: {escape_controls(error['message'])}\n"
-    if error["hint"] is None:
-        return text
-    return f"{text}hint: {escape_controls(error['hint'])}\n"
+    if error["hint"] is not None:
+        text += f"hint: {escape_controls(error['hint'])}\n"
+    return escape_commands(text)
 
 
 def _wants_json(arguments: list[str]) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from icectl.errors import RepositoryNotFoundError, UsageError
+from icectl.errors import RepositoryNotFoundError, UsageError, shell_word
 
 HIDDEN = "(hidden)"
 _SECRET = re.compile(
@@ -101,11 +101,11 @@ def suggest_repository(text: str, environ: Mapping[str, str]) -> str | None:
     path = _expand(text).absolute()
     around = next(filter(is_repository_directory, path.parents), None)
     if around is not None:
-        return f"it lies inside the repository {around}: -r {around}"
+        return f"it lies inside the repository {around}: -r {shell_word(str(around))}"
     if neighbour := _suggest_neighbour(path):
         return neighbour
     if _LIKE_A_BUCKET.fullmatch(text) and not path.parent.exists():
-        return f"is it in a bucket? Write -r s3://{text} or -r gs://{text}"
+        return f"is it in a bucket? Write -r s3://{shell_word(text)} or -r gs://{shell_word(text)}"
     return None
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 from icectl.errors import IcectlError
 from icectl.render.plain import plain_lines
+from icectl.render.text import escape_commands
 
 if TYPE_CHECKING:
     import subprocess
@@ -60,13 +61,14 @@ class Output:
         if hold:
             self._held.append(line)
             return
-        sys.stderr.write(f"{line}\n")
+        sys.stderr.write(f"{escape_commands(line)}\n")
         sys.stderr.flush()
 
     def write(self, blocks: Iterable[Block], *, paged: bool = False) -> None:
         """Draw the blocks; all text in them is escaped."""
         if not sys.stdout.isatty():
-            self.write_lines(self._encodable(plain_lines(blocks)))
+            lines = map(escape_commands, plain_lines(blocks))
+            self.write_lines(self._encodable(lines))
             return
         import shutil
 

@@ -166,6 +166,15 @@ def _loader() -> type[yaml.SafeLoader]:
                 mapping[name] = self.construct_object(value_node, deep=True)
             return mapping
 
+        def construct_yaml_int(self, node: Any) -> int:
+            number: int = super().construct_yaml_int(node)
+            if not -(2**63) <= number < 2**64:
+                raise FormatError(
+                    "the configuration has a number of more than 64 bits",
+                    offset=node.start_mark.index,
+                )
+            return number
+
         def construct_variant(self, tag: str, node: Any) -> Variant:
             if isinstance(node, yaml.MappingNode):
                 return Variant({tag: self.construct_mapping(node, deep=True)})
@@ -177,6 +186,7 @@ def _loader() -> type[yaml.SafeLoader]:
             return Variant({tag: self.construct_object(scalar, deep=True)})
 
     _add_core_schema(Loader)
+    Loader.add_constructor("tag:yaml.org,2002:int", Loader.construct_yaml_int)
     Loader.add_multi_constructor("!", Loader.construct_variant)
     return Loader
 

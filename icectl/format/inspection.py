@@ -118,6 +118,10 @@ def _inspect_with_header(data: bytes) -> Inspection:
             problems.append(problem)
     try:
         generation = detect_generation(payload, header.spec_version)
+        if generation is Generation.ALPHA_BINARY:
+            from icectl.format.legacy.payload import check_elements
+
+            check_elements(payload, len(data))
         if header.file_type not in _TABLES or generation is Generation.ALPHA_BINARY:
             return _inspect_legacy(generation, header, data, payload)
     except FormatError as error:

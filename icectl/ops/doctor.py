@@ -33,7 +33,8 @@ State = Literal["ok", "warning", "failed", "absent"]
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
 REQUIRED = (
-    "numpy", "flatbuffers", "zstandard", "msgpack", "yaml", "typer", "fsspec", "s3fs", "gcsfs",
+    "numpy", "flatbuffers", "zstandard", "msgpack", "yaml", "typer", "fsspec", "s3fs", "botocore",
+    "gcsfs", "aiohttp",
 )  # fmt: skip
 OPTIONAL = {
     "pyspark": "only --engine spark and sql need it",

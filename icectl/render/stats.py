@@ -11,7 +11,7 @@ from icectl.ops.stats.result import ArrayStats, StatsResult
 from icectl.render.blocks import Block, Column, Share, Table
 from icectl.render.json import to_json
 from icectl.render.sizes import format_count, format_size
-from icectl.render.text import first_line
+from icectl.render.text import escape_cell, first_line
 from icectl.render.times import format_time_short
 
 
@@ -189,9 +189,17 @@ def render_stats_csv(items: Sequence[object]) -> Iterator[str]:
     buffer = io.StringIO()
     writer = csv.writer(buffer, lineterminator="")
     names = [field.name for field in fields(items[0])]  # type: ignore[arg-type]
-    rows = ([to_json(item)[name] for name in names] for item in items)
-    for row in (names, *rows):
+    rows = ([_csv_cell(item, name) for name in names] for item in items)
+    table: list[Iterable[object]] = [names, *rows]
+    for row in table:
         writer.writerow(row)
         yield buffer.getvalue()
         buffer.seek(0)
         buffer.truncate()
+
+
+def _csv_cell(item: object, name: str) -> object:
+    """Numbers stay numbers, also those that JSON has as texts."""
+    value = to_json(item)[name]
+    is_number = isinstance(getattr(item, name), int | float)
+    return escape_cell(value) if isinstance(value, str) and not is_number else value

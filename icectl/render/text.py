@@ -2,7 +2,8 @@
 
 Names and messages come from whoever can write to the repository. Control characters could
 move the cursor, change the title or hide text, and bidirectional overrides reorder it, so
-both are shown as escapes.
+both are shown as escapes. In the log of GitHub Actions a line can be a command, and in a
+spreadsheet a cell can be a formula.
 """
 
 from __future__ import annotations
@@ -12,6 +13,15 @@ import re
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 )
+_HIDDEN = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"
+_WORKFLOW_COMMAND = re.compile(
+    rf"^([\s{_HIDDEN}]*):(?=[{_HIDDEN}]*:)|#(?=[{_HIDDEN}]*#[{_HIDDEN}]*\[)"
+)
+"""GitHub's runner finds commands behind `##[` anywhere, and behind `::` after space alone.
+
+It compares texts as people do, and may pass over characters that nobody sees.
+"""
+_FORMULA = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")
 
 
 def escape_controls(text: str) -> str:
@@ -29,6 +39,21 @@ def message_lines(text: str) -> list[str]:
 def first_line(text: str) -> str:
     """The first line of a message."""
     return text.split("\n", 1)[0].rstrip("\r")
+
+
+def escape_commands(line: str) -> str:
+    """A line of output that no runner of workflows takes for a command to it."""
+    if "::" not in line and "##[" not in line and line.isascii():
+        return line
+    return _WORKFLOW_COMMAND.sub(
+        lambda match: "\\x23" if match[0] == "#" else f"{match[1]}\\x3a", line
+    )
+
+
+def escape_cell(text: str) -> str:
+    """A text in a CSV file, which no spreadsheet takes for a formula."""
+    shown = escape_controls(text)
+    return f"'{shown}" if text.startswith(_FORMULA) else shown
 
 
 def display_width(text: str) -> int:

@@ -10,6 +10,7 @@ from icectl.ops.validate.rule import Rule, Severity
 from icectl.ops.validate.summary import RuleSummary
 from icectl.render.blocks import Block, Column, Role, Table
 from icectl.render.sizes import format_count
+from icectl.render.text import escape_commands, escape_controls
 
 _ROLES: dict[Severity, Role] = {"error": "bad", "warning": "warning", "info": "dim"}
 SHOWN_REFS = 5
@@ -93,7 +94,7 @@ def _github(text: str, *, in_property: bool = False) -> str:
         text = text.replace(character, escape)
     if in_property:
         text = text.replace(":", "%3A").replace(",", "%2C")
-    return text
+    return escape_commands(escape_controls(text))
 
 
 def render_rules(rules: Iterable[Rule]) -> Iterator[Block]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from icectl.errors import ConflictError, RefNotFoundError, RefusedError
+from icectl.errors import ConflictError, RefNotFoundError, RefusedError, shell_argument
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
     FEATURE_FLAGS,
@@ -171,7 +171,7 @@ def check_deletable(branch: str) -> None:
 def existing_ref_error(kind: str, name: str, snapshot_id: SnapshotId | None) -> RefusedError:
     where = f", at {snapshot_id}" if snapshot_id else ""
     hint = (
-        f"`icectl branch reset {name} REF` moves it"
+        f"`icectl branch reset {shell_argument(name)} REF` moves it"
         if kind == "branch"
         else "tags never move: choose another name"
     )
@@ -201,7 +201,7 @@ def _check_flag(info: RepoInfo, flag_id: int, what: str) -> None:
         name = FEATURE_FLAGS[flag_id]
         raise RefusedError(
             f"{what} is turned off in this repository by the feature flag {name}",
-            hint=f"`icectl flags set {name} on` allows it",
+            hint=f"`icectl flags set {shell_argument(name)} on` allows it",
         )
 
 

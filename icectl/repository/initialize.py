@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from icectl.errors import FormatError, PreconditionFailedError, RefusedError, UsageError
+from icectl.errors import FormatError, PreconditionFailedError, RefusedError, UsageError, shell_word
 from icectl.format.config import encode_config_yaml
 from icectl.format.refs import encode_ref
 from icectl.format.repo import encode_repo
@@ -132,8 +132,9 @@ def _put_snapshot(storage: Storage, spec_version: int, now: int) -> Snapshot:
         raise RefusedError(
             f"{storage.location} has the initial snapshot of spec version {found.spec_version}",
             # It may be the repository that somebody else is making at this moment.
-            hint=f"look with `icectl log -r {storage.location}` whether it is a repository by now;"
-            f" what a killed init left is finished with --spec-version {found.spec_version}",
+            hint=f"look with `icectl log -r {shell_word(storage.location)}` whether it is a "
+            f"repository by now; what a killed init left is finished with "
+            f"--spec-version {found.spec_version}",
         )
     return found
 

@@ -13,6 +13,7 @@ from icectl.errors import (
     ObjectNotFoundError,
     RepositoryNotFoundError,
     StorageError,
+    shell_argument,
 )
 from icectl.format.envelope import Generation, decode_envelope
 from icectl.format.repo import decode_repo
@@ -139,5 +140,5 @@ def _not_found(storage: Storage) -> RepositoryNotFoundError:
     elif storage.is_bucket_root:
         hint = f"`icectl init {location}/repository` makes one in it"
     else:
-        hint = f"`icectl init {location}` makes one"
+        hint = f"`icectl init {shell_argument(location)}` makes one"
     return RepositoryNotFoundError(message, hint=hint)

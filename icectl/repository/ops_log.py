@@ -26,6 +26,7 @@ from icectl.model.repo import (
     UpdateType,
 )
 from icectl.storage.contract import Storage
+from icectl.storage.paths import is_object_name
 
 REPO_PATH = "repo"
 BACKUPS = "overwritten"
@@ -87,6 +88,10 @@ def walk_updates(storage: Storage, info: RepoInfo) -> Iterator[Update | OpsLogBe
             if name in visited:
                 raise FormatError("the chain of backups comes back to this file", path=path)
             visited.add(name)
+            if not is_object_name(name):
+                raise FormatError(
+                    "its ops log continues in a file that cannot exist", path=REPO_PATH
+                )
             info = read_repo(storage, path)
             if not info.latest_updates:
                 raise FormatError("the ops log of this backup is empty", path=path)

@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from icectl.errors import RefNotFoundError, UsageError
+from icectl.errors import RefNotFoundError, UsageError, shell_argument
 from icectl.model.ids import ALPHABET, SnapshotId
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.names import nearest_hint
@@ -54,7 +54,8 @@ def resolve_ref(repository: Repository, text: str) -> ResolvedRef:
     ancestor = next(older, None)
     if ancestor is None:
         raise RefNotFoundError(
-            f"{base} has fewer than {count} ancestors", hint=f"`icectl log {base}` lists them"
+            f"{base} has fewer than {count} ancestors",
+            hint=f"`icectl log {shell_argument(base)}` lists them",
         )
     return ResolvedRef(ancestor.id, "snapshot", None)
 

@@ -10,6 +10,7 @@ Links below the root are not followed, and what is not a regular file is not rea
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import stat
@@ -342,6 +343,7 @@ class LocalStorage(Storage):
 
     def _error(self, error: OSError, path: str, done: str) -> StorageError:
         missing = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
+        missing |= error.errno == errno.ENAMETOOLONG  # nothing can have this name
         if missing and done != "written":
             return ObjectNotFoundError(path)
         reason = (error.strerror or str(error)).lower()

@@ -35,7 +35,14 @@ from icectl.storage.contract import (
     Version,
     VersionedBytes,
 )
-from icectl.storage.paths import PRIVATE_PREFIX, check_path, check_prefix, is_private, join_path
+from icectl.storage.paths import (
+    PRIVATE_PREFIX,
+    check_path,
+    check_prefix,
+    check_text,
+    is_private,
+    join_path,
+)
 from icectl.storage.retry import RequestFailure, with_retries
 
 Result = TypeVar("Result")
@@ -139,7 +146,7 @@ class ObjectStore(Storage):
         return f"{self._prefix}/" if self._prefix else ""
 
     def _key(self, path: str) -> str:
-        return self._find_root() + check_path(path)
+        return self._find_root() + check_text(check_path(path))
 
     def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         try:

@@ -30,6 +30,8 @@ STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {
 """The options of each kind of storage, as KEY in `--storage-option KEY=VALUE`."""
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_BUCKET = re.compile(r"[A-Za-z0-9._:-]+")
+"""The characters of a bucket's name, or of the ARN of an access point."""
 
 
 def open_storage(location: str, options: Mapping[str, str] | None = None) -> Storage:
@@ -92,7 +94,7 @@ def split_location(location: str) -> tuple[str, str]:
     if match is None:
         if not location:
             raise UsageError("the location is empty", hint="give a path or an URL")
-        return "file", location
+        return "file", _check_characters("file", location)
     scheme, rest = match[1].lower(), match[2]
     if scheme not in SCHEMES:
         raise UsageError(
@@ -102,14 +104,26 @@ def split_location(location: str) -> tuple[str, str]:
     if scheme == "file":
         from urllib.parse import unquote
 
-        rest = unquote(rest.removeprefix("localhost"))
+        # A file may have a name that is not UTF-8.
+        rest = unquote(rest.removeprefix("localhost"), errors="surrogateescape")
         if not rest.startswith("/"):
             raise UsageError(
                 f"{location} is not an absolute path", hint="write file:///PATH, or the bare path"
             )
     if not rest:
         raise UsageError(f"{location} names nothing", hint=f"write {scheme}://NAME")
-    return "gs" if scheme == "gcs" else scheme, rest
+    return "gs" if scheme == "gcs" else scheme, _check_characters(scheme, rest)
+
+
+def _check_characters(scheme: str, rest: str) -> str:
+    """The text itself; `UsageError` where the storage could never have such a name."""
+    try:
+        rest.encode(errors="surrogateescape" if scheme == "file" else "strict")
+    except UnicodeEncodeError:
+        raise UsageError(f"the location {rest!r} is not valid UTF-8") from None
+    if "\0" in rest:
+        raise UsageError(f"the location {rest!r} contains a null character")
+    return rest
 
 
 def split_bucket(scheme: str, rest: str) -> tuple[str, str]:
@@ -124,6 +138,10 @@ def split_bucket(scheme: str, rest: str) -> tuple[str, str]:
     if not bucket:
         raise UsageError(
             f"{scheme}://{rest} names no bucket", hint=f"write {scheme}://BUCKET/PREFIX"
+        )
+    if not _BUCKET.fullmatch(bucket):
+        raise UsageError(
+            f"{bucket!r} is not a valid bucket name", hint=f"write {scheme}://BUCKET/PREFIX"
         )
     return bucket, prefix
 

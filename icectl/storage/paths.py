@@ -47,6 +47,16 @@ def check_size(path: str, size: int) -> None:
         )
 
 
+def check_text(path: str) -> str:
+    """The path itself, when it is Unicode text, which object storage requires of a name."""
+    if not path.isascii():
+        try:
+            path.encode()
+        except UnicodeEncodeError:
+            raise StorageError(f"{path!r} is not valid UTF-8") from None
+    return path
+
+
 def check_prefix(prefix: str) -> str:
     """The directory without a trailing slash; `""` is the root."""
     return check_path(prefix.rstrip("/")) if prefix else ""

@@ -295,6 +295,6 @@ def test_a_file_that_may_not_be_looked_at(
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Path, "stat", deny)
-    monkeypatch.setattr(Path, "read_bytes", deny)
+    monkeypatch.setattr(Path, "open", deny)
     assert run(["inspect-file", "repository/repo"], {}) == 2
     assert "cannot be read: Permission denied" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import typer
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.options import REF_HELP, command
-from icectl.errors import UsageError
+from icectl.errors import UsageError, shell_word
 from icectl.repository.resolve import DEFAULT_REF, parse_range
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _select_versions(
         if from_ is not None or merge_base:
             raise UsageError(
                 "--commit names both versions, so that neither FROM nor --merge-base goes with it",
-                hint=f"icectl diff --commit {commit}",
+                hint=f"icectl diff --commit {shell_word(commit)}",
             )
         return select_commit(repository, commit)
     if from_ is None:

@@ -10,7 +10,7 @@ import typer
 from icectl.cli.context import CommandContext
 from icectl.cli.options import command
 from icectl.cli.values import parse_pairs
-from icectl.errors import FormatError, RefusedError, UsageError
+from icectl.errors import FormatError, RefusedError, UsageError, shell_argument
 from icectl.ops.config_keys import check_config, check_value, set_key
 from icectl.ops.init import NewRepository, create_repository
 
@@ -69,7 +69,9 @@ def init(
     in one place at once, one of them wins and the other is told.
     """
     if location is not None and context.options.repo is not None:
-        raise UsageError("the location is given twice", hint=f"icectl init {location}")
+        raise UsageError(
+            "the location is given twice", hint=f"icectl init {shell_argument(location)}"
+        )
     place = location if location is not None else context.options.repo
     if place is None:
         place = context.environ.get("ICECTL_REPO") or "."

@@ -17,7 +17,7 @@ from icectl.cli.locations import (
     without_password,
 )
 from icectl.cli.options import command
-from icectl.errors import FormatError, RepositoryNotFoundError, UsageError
+from icectl.errors import FormatError, RepositoryNotFoundError, UsageError, shell_word
 from icectl.ops.inspect_file import describe_file, iterate_references, read_named_file
 from icectl.render.inspect_file import render_inspection, render_references
 from icectl.storage.paths import check_size
@@ -62,6 +62,11 @@ def inspect_file(
     """
     if raw and (refs or not context.wants_text):
         raise UsageError("--raw writes bytes and goes with no other form of output")
+    if raw and sys.stdout.isatty():
+        raise UsageError(
+            "--raw writes bytes, which a terminal could act on",
+            hint="redirect the output to a file or into a pipe: append > payload or | xxd",
+        )
     if context.options.jsonl and not refs:
         raise UsageError("--jsonl goes with --refs", hint="Use --json for the whole file.")
     path, data = _read(context, file)
@@ -106,7 +111,7 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
         try:
             return file, _read_local(Path(file))
         except OSError as error:
-            hint = f"icectl log -r {file}" if is_repository_directory(file) else None
+            hint = f"icectl log -r {shell_word(file)}" if is_repository_directory(file) else None
             raise UsageError(f"{file} cannot be read: {error.strerror}", hint=hint) from None
     try:
         repository = context.open_repository()

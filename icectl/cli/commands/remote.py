@@ -21,6 +21,7 @@ from icectl.cli.locations import (
     resolve_location,
 )
 from icectl.cli.options import command
+from icectl.cli.values import check_text
 from icectl.errors import RefNotFoundError, UsageError
 from icectl.render.blocks import Block, Column, Table
 from icectl.storage.open import open_storage
@@ -98,13 +99,15 @@ def add(
         )
     if not location:
         raise UsageError("the location is empty", hint="give a path or a URL")
+    for text in (location, *context.options.storage_option):
+        check_text(text)  # the config file is UTF-8
     options = parse_storage_options(context.options.storage_option)
     if not looks_like_location(location):
         location = f"./{location}"
     place = resolve_location(location, options, context.environ)
+    open_storage(place.url, options)  # refuses what it could never open; connects to nothing
     if "://" not in place.url:
         place = Location(str(Path(place.url).resolve()), options)
-    open_storage(place.url, options)  # refuses what it could never open; connects to nothing
     add_repository(context.config, name, place)
     context.emit(_remote(name, place), _render_remote)
 

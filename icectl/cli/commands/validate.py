@@ -224,7 +224,7 @@ def validate(
     if known_missing is not None:
         _write("--known-missing", known_missing, (f"{path}\n" for path in missing))
     if github:
-        context.output.write(render_github(result))
+        context.output.write_lines(render_github(result))
     elif context.options.jsonl:
         context.emit_list("findings", result.findings, lambda _items: ())
     else:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 
-from icectl.errors import FormatError, ObjectNotFoundError
+from icectl.errors import FormatError, ObjectNotFoundError, shell_argument
 from icectl.format.envelope import decode_header, is_packed_anew
 from icectl.format.repo import decode_repo
 from icectl.model.ids import SnapshotId
@@ -224,8 +224,8 @@ def _check_last_target(storage: Storage, info: RepoInfo, log: OpsLog) -> None:
             f"the newest operation ({update.kind} of {update.name}) is told by no other file, and "
             "this one is not packed as its copies are: a flipped bit would look so",
             path=REPO_PATH,
-            hint=f"`icectl log {update.name}` shows where it points; when that is right, confirm "
-            "it with any other change, such as a tag",
+            hint=f"`icectl log {shell_argument(update.name)}` shows where it points; when that is "
+            "right, confirm it with any other change, such as a tag",
         )
 
 

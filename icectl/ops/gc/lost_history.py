@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Set
 
-from icectl.errors import FormatError
+from icectl.errors import FormatError, shell_word
 from icectl.model.ids import SnapshotId
 from icectl.ops.gc.id_sets import id_set
 from icectl.ops.gc.listing import Listing
@@ -62,5 +62,5 @@ def _lost_history_error(backups: list[LostBackup]) -> FormatError:
         path=REPO_PATH,
         hint="an older repo file was put back, or it was created again; to return to that history, "
         f"copy {newest.path} to {REPO_PATH} while nobody writes; to give it up, run "
-        f"`icectl gc --older-than 7d --abandon-history {newest.name}`",
+        f"`icectl gc --older-than 7d --abandon-history {shell_word(newest.name)}`",
     )

@@ -26,12 +26,19 @@ def batches_of(
     chosen = pa.schema([schema.field(name) for name in columns])
     waiting: list[Mapping[str, Any]] = []
     for row in rows:
-        waiting.append(row)
+        waiting.append({name: _storable(value) for name, value in row.items()})
         if len(waiting) == ROWS_IN_BATCH:
             yield pa.RecordBatch.from_pylist(waiting, schema=chosen)
             waiting = []
     if waiting:
         yield pa.RecordBatch.from_pylist(waiting, schema=chosen)
+
+
+def _storable(value: Any) -> Any:
+    """A text without what Arrow cannot store: a name on local disk may be no UTF-8."""
+    if isinstance(value, str) and not value.isascii():
+        return value.encode(errors="backslashreplace").decode()
+    return value
 
 
 def id_texts(ids: NDArray[np.uint8]) -> Any:

@@ -59,13 +59,17 @@ def parse_target(to: str, *, on_spark: bool) -> str:
             f"the local engine writes to directories, and {to} is none",
             hint="--engine spark takes URLs",
         )
-    return to
+    return to if "://" in to else split_location(to)[1]
 
 
 def check_target(directory: str | Path) -> None:
     """A table is never written into a directory that has something in it."""
     target = Path(directory)
-    if target.exists() and (not target.is_dir() or any(target.iterdir())):
+    try:
+        occupied = target.exists() and (not target.is_dir() or any(target.iterdir()))
+    except OSError as error:
+        raise UsageError(f"{target} cannot be used: {error.strerror}") from None
+    if occupied:
         raise RefusedError(
             f"{target} is there already", hint="choose another directory, or remove it first"
         )
@@ -111,7 +115,8 @@ def export_locally(
 def _write_parquet(file: Path, schema: Any, batches: Iterator[Any]) -> None:
     from pyarrow.parquet import ParquetWriter
 
-    with ParquetWriter(file, schema, compression="zstd") as writer:
+    # Opened here: pyarrow takes a name such as `s3:x` for a URL, and none that is not UTF-8.
+    with file.open("wb") as sink, ParquetWriter(sink, schema, compression="zstd") as writer:
         for batch in batches:
             writer.write_batch(batch)
 
@@ -120,7 +125,7 @@ def _write_csv(file: Path, schema: Any, batches: Iterator[Any]) -> None:
     from pyarrow.csv import CSVWriter
 
     plain = _textual(schema, lists=True)
-    with CSVWriter(file, plain) as writer:
+    with file.open("wb") as sink, CSVWriter(sink, plain) as writer:
         for batch in batches:
             writer.write_batch(_to_texts(batch, plain))
 
