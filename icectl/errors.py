@@ -3,24 +3,28 @@
 Every failure that a user can meet is an `IcectlError`: one sentence, a hint where there is
 something to do about it, a stable `kind` for `--json`, and the exit code. Anything else that
 reaches the command line is a bug in icectl (exit code 70).
+
+Only `icectl.cli` knows commands and options. Where they are the way out, the hint is a `Remedy`,
+and `icectl.cli.hints` has the words for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 
-def shell_word(text: str) -> str:
-    """A name from anywhere for a command in a hint, which a user may paste into a shell."""
-    from shlex import quote
+@dataclass(frozen=True, slots=True)
+class Remedy:
+    """What a user can do about a failure with commands or options, by name."""
 
-    return quote(text)
+    name: str
+    facts: Mapping[str, str] = field(default_factory=dict)
+    """What the words for it mention, such as the name of a branch."""
 
 
-def shell_argument(text: str) -> str:
-    """The same for a name that is an argument, even if it looks like an option."""
-    return f"-- {shell_word(text)}" if text.startswith("-") else shell_word(text)
+Hint = str | Remedy
 
 
 class IcectlError(Exception):
@@ -31,7 +35,7 @@ class IcectlError(Exception):
     facts: Mapping[str, int] = {}
     """Numbers that `--json` adds to the error."""
 
-    def __init__(self, message: str, *, hint: str | None = None) -> None:
+    def __init__(self, message: str, *, hint: Hint | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.hint = hint
@@ -50,7 +54,9 @@ class RepositoryNotFoundError(IcectlError):
     kind = "repository_not_found"
     exit_code = 10
 
-    def __init__(self, message: str, *, hint: str | None = None, has_remains: bool = False) -> None:
+    def __init__(
+        self, message: str, *, hint: Hint | None = None, has_remains: bool = False
+    ) -> None:
         super().__init__(message, hint=hint)
         self.has_remains = has_remains
         """Whether files of a repository are there: then no other location is meant."""
@@ -86,7 +92,7 @@ class FormatError(IcectlError):
         *,
         offset: int | None = None,
         path: str | None = None,
-        hint: str | None = None,
+        hint: Hint | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.reason = message
@@ -138,7 +144,7 @@ class ObjectNotFoundError(StorageError):
 
     kind = "object_not_found"
 
-    def __init__(self, path: str, *, hint: str | None = None) -> None:
+    def __init__(self, path: str, *, hint: Hint | None = None) -> None:
         super().__init__(f"{path} does not exist", hint=hint)
         self.path = path
 

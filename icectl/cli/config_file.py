@@ -21,8 +21,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from icectl.cli.hints import shell_argument
 from icectl.cli.locations import Location
-from icectl.errors import IcectlError, RefNotFoundError, RefusedError, UsageError, shell_argument
+from icectl.errors import IcectlError, RefNotFoundError, RefusedError, UsageError
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from typing import Any
 
 from icectl.cli.locations import check_spark_conf
-from icectl.cli.spark_options import ROWS_FOR_SPARK
+from icectl.cli.spark_options import ROWS_FOR_SPARK, parse_spark_options
 from icectl.errors import UnsupportedError, UsageError
 
 
@@ -24,11 +24,7 @@ class SparkChoice(ExitStack):
         *,
         name: str,
     ) -> None:
-        from icectl.spark.session import (
-            SUBMITTED,
-            missing_for_spark,
-            parse_spark_options,
-        )
+        from icectl.spark.session import SUBMITTED, missing_for_spark
 
         super().__init__()
         if engine == "local" and (master or remote or conf):

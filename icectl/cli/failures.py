@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from icectl.cli import exit_codes
+from icectl.cli.hints import describe_hint
 from icectl.cli.options import Invocation
 from icectl.errors import (
     FormatError,
@@ -33,9 +34,8 @@ def report_failure(error: BaseException, invocation: Invocation, arguments: list
         error = _usage_error(error, invocation, arguments)
     if isinstance(error, IcectlError):
         error = _with_hint(error, invocation)
-        return _report(
-            error.kind, error.message, error.hint, error.exit_code, arguments, error.facts
-        )
+        hint = None if error.hint is None else describe_hint(error.hint)
+        return _report(error.kind, error.message, hint, error.exit_code, arguments, error.facts)
     from icectl.cli.locations import hide_known_secrets, hide_secrets
 
     if invocation.environ.get("ICECTL_DEBUG") or invocation.options.verbose >= 2:

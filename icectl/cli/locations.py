@@ -12,7 +12,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from icectl.errors import RepositoryNotFoundError, UsageError, shell_word
+from icectl.cli.hints import shell_word
+from icectl.errors import RepositoryNotFoundError, UsageError
 
 HIDDEN = "(hidden)"
 _SECRET = re.compile(

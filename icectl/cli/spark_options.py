@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from icectl.cli.context import CommandContext
     from icectl.ops.tables.scope import Scope
     from icectl.repository.repository import Repository
+    from icectl.spark.session import SparkOptions
 
 ROWS_FOR_SPARK = 50_000_000
 """Beyond this many references `auto` means Spark, where it is installed.
@@ -73,6 +74,33 @@ AsOfOption = Annotated[
         "now.",
     ),
 ]
+
+
+def parse_spark_options(
+    master: str | None, remote: str | None, conf: Iterable[str]
+) -> SparkOptions:
+    """The options of Spark as one value; `UsageError` for what they cannot mean."""
+    from icectl.errors import UsageError
+    from icectl.spark.session import CONNECT, SparkOptions
+
+    if master and remote:
+        raise UsageError(
+            "--spark-master and --spark-remote cannot be combined",
+            hint="a Connect server has its own master",
+        )
+    if remote and not remote.startswith(CONNECT):
+        raise UsageError(
+            f"invalid value {remote!r} for --spark-remote", hint="write sc://HOST:PORT"
+        )
+    pairs = {}
+    for pair in conf:
+        key, separator, value = pair.partition("=")
+        if not separator or not key.startswith("spark."):
+            raise UsageError(
+                "--spark-conf is written KEY=VALUE", hint="spark.executor.memory=4g for example"
+            )
+        pairs[key] = value
+    return SparkOptions(master, remote, pairs)
 
 
 def resolve_scope(

@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from icectl.errors import UsageError
+from icectl.errors import Remedy, UsageError
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 
@@ -185,8 +185,7 @@ def _unknown(key: str) -> UsageError:
     if key.startswith(STRUCTURES):
         return UsageError(
             f"{key} is a structure, which is not set value by value",
-            hint="give it to a new repository with `icectl init --config-file`, or use the "
-            "official package's `Repository.save_config`",
+            hint=Remedy("configure-new-repository"),
         )
     below = [known for known in KEYS if known.startswith(f"{key}.")]
     near = below[:3] or difflib.get_close_matches(key, KEYS, n=3, cutoff=0.5)

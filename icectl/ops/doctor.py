@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from icectl.errors import IcectlError, RefusedError, RepositoryNotFoundError
+from icectl.errors import Hint, IcectlError, RefusedError, Remedy, RepositoryNotFoundError
 from icectl.ops.java import find_java, why_no_java
 from icectl.ops.repair import plan_repair
 from icectl.repository.backups import check_newest
@@ -36,12 +36,13 @@ REQUIRED = (
     "numpy", "flatbuffers", "zstandard", "msgpack", "yaml", "typer", "fsspec", "s3fs", "botocore",
     "gcsfs", "aiohttp",
 )  # fmt: skip
-OPTIONAL = {
-    "pyspark": "only --engine spark and sql need it",
-    "pyarrow": "only export, Parquet files and Spark need it",
-    "icechunk": "the official package; only demo --writer icechunk needs it",
-    "zarr": "only validate --decode and demo --writer icechunk need it",
+OPTIONAL: dict[str, Hint] = {
+    "pyspark": Remedy("need-pyspark"),
+    "pyarrow": "only exports, Parquet files and Spark need it",
+    "icechunk": Remedy("need-icechunk"),
+    "zarr": Remedy("need-zarr"),
 }
+REPAIR = Remedy("repair")
 DISTRIBUTIONS = {"yaml": "pyyaml"}
 """Where the name to import is not the name to install."""
 AWS_VARIABLES = (
@@ -63,7 +64,7 @@ class Check:
     name: str
     state: State
     detail: str
-    hint: str | None = None
+    hint: Hint | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,11 +168,9 @@ def _credentials(
     return Check(name, "ok", ", ".join(found))
 
 
-def check_storage(
-    storage: Storage, *, may_write: bool, repair: str = "icectl repair"
-) -> Iterator[Check]:
+def check_storage(storage: Storage, *, may_write: bool, repair: Hint = REPAIR) -> Iterator[Check]:
     """Reachable, a repository, conditional writes, clock, repairs. The probe of writes is one
-    object; `repair` is the command that mends the repository."""
+    object; `repair` is the hint for a repository that needs it."""
     try:
         first = next(iter(storage.list("", with_info=False)), None)
     except IcectlError as error:
@@ -185,7 +184,7 @@ def check_storage(
             check_newest(storage, repository.info)
     except RepositoryNotFoundError as error:
         detail = "nothing is there yet" if first is None else error.message
-        hint = error.hint if error.has_remains else "icectl init makes one"
+        hint = error.hint if error.has_remains else Remedy("create-repository-there")
         state: State = "failed" if error.has_remains else "warning"
         yield Check("repository", state, detail, hint)
     except IcectlError as error:
@@ -207,7 +206,7 @@ def _describe(repository: Repository) -> Check:
     )
 
 
-def _check_repairs(repository: Repository, command: str) -> Check:
+def _check_repairs(repository: Repository, hint: Hint) -> Check:
     try:
         steps = plan_repair(repository, repository.storage.read_clock())
     except IcectlError as error:
@@ -216,13 +215,13 @@ def _check_repairs(repository: Repository, command: str) -> Check:
         return Check("repair", "ok", "nothing needs it")
     failed = any(step.rule.severity == "error" for step in steps)
     faults = "; ".join(f"{step.rule.title} ({step.rule.code})" for step in steps)
-    return Check("repair", "failed" if failed else "warning", faults, command)
+    return Check("repair", "failed" if failed else "warning", faults, hint)
 
 
 def _check_conditional_writes(storage: Storage, *, may_write: bool) -> Check:
     name = "conditional writes"
     if not may_write:
-        return Check(name, "absent", "not tried", "without --read-only one small object is written")
+        return Check(name, "absent", "not tried", Remedy("try-conditional-writes"))
     try:
         storage.ensure_conditional_writes()
     except RefusedError as error:

@@ -14,6 +14,7 @@ from icectl.errors import (
     FormatError,
     ObjectNotFoundError,
     RefNotFoundError,
+    Remedy,
     StorageError,
     UsageError,
 )
@@ -122,7 +123,7 @@ def read_named_file(repository: Repository, name: str) -> tuple[str, bytes]:
     except StorageError:
         raise UsageError(
             f"{name} is not the name of a file inside the repository",
-            hint="for a file elsewhere, leave out -r",
+            hint=Remedy("omit-repository"),
         ) from None
     if "/" in name or "." in name or name == "repo":
         paths, missing = [name], f"the repository has no file {name}"
@@ -143,7 +144,7 @@ def iterate_references(path: str, data: bytes, inspection: Inspection) -> Iterat
     if inspection.kind != "manifest":
         raise UsageError(
             f"{path} is of the kind {inspection.kind}, and only a manifest has references",
-            hint="Leave out --refs.",
+            hint=Remedy("omit-refs"),
         )
     try:
         yield from _references(_decode(data, inspection))

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from icectl.errors import IcectlError, RefNotFoundError
+from icectl.errors import Hint, IcectlError, RefNotFoundError, Remedy
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, GroupNodeData, NodeSnapshot, path_sort_key
 from icectl.repository.repository import Repository
@@ -78,13 +78,13 @@ def is_within(path: str | None, root: str) -> bool:
     return path is not None and (path == root or root == "/" or path.startswith(f"{root}/"))
 
 
-def near_paths_hint(path: str, known: Iterable[str]) -> str:
+def near_paths_hint(path: str, known: Iterable[str]) -> Hint:
     """The paths that look like `path`, or have its last name."""
     known = [other for other in known if other != "/"]
     name = path.rsplit("/", 1)[1]
     near = [other for other in known if name and other.endswith(f"/{name}")][:3]
     near = near or difflib.get_close_matches(path, known, n=3, cutoff=0.6)
-    return f"did you mean {' or '.join(near)}?" if near else "`icectl ls` lists the nodes"
+    return f"did you mean {' or '.join(near)}?" if near else Remedy("list-nodes")
 
 
 def _level(path: str) -> int:

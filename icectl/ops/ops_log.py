@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 from typing import get_args
 
-from icectl.errors import ObjectNotFoundError, UnsupportedError
+from icectl.errors import ObjectNotFoundError, Remedy, UnsupportedError
 from icectl.model.repo import UpdateType
 from icectl.repository.backups import is_cleared, list_backups
 from icectl.repository.ops_log import BACKUPS, OpsLogBeyondReach, OpsLogEntry, read_ops_log
@@ -45,7 +45,7 @@ def read_filtered_ops_log(
     if repository.info is None:
         raise UnsupportedError(
             f"a repository of the generation {repository.generation} keeps no ops log",
-            hint="`icectl log --all` shows its commits",
+            hint=Remedy("show-all-commits"),
         )
     remaining = options.limit
     if remaining == 0:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from icectl.errors import FormatError, RefNotFoundError, UnsupportedError, UsageError
+from icectl.errors import FormatError, RefNotFoundError, Remedy, UnsupportedError, UsageError
 from icectl.format.values import decode_metadata
 from icectl.model.repo import FEATURE_FLAGS, Availability, RepoStatus
 from icectl.ops.config_keys import KEYS, check_on_storage, check_value, set_key
@@ -72,7 +72,7 @@ def read_config_value(repository: Repository, key: str) -> NamedValue:
         if not isinstance(config, Mapping) or name not in config:
             if key in KEYS or any(known.startswith(f"{key}.") for known in KEYS):
                 return NamedValue(key, None)
-            hint = nearest_hint(key, KEYS) or "`icectl config get` shows what it has"
+            hint = nearest_hint(key, KEYS) or Remedy("show-config")
             raise RefNotFoundError(f"the configuration has no {key}", hint=hint)
         config = config[name]
     return NamedValue(key, config)

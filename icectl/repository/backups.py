@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping, Set
 
-from icectl.errors import FormatError, ObjectNotFoundError, StorageError, UnsupportedError
+from icectl.errors import FormatError, ObjectNotFoundError, Remedy, StorageError, UnsupportedError
 from icectl.format.repo import decode_repo_refs
 from icectl.model.ids import encode_base32
 from icectl.model.repo import RepoInfo, Update
@@ -87,8 +87,7 @@ def check_newest(
                 f"this copy is newer than {REPO_PATH}, and cannot be read: "
                 + getattr(error, "reason", error.message),
                 path=path,
-                hint="so nobody can tell whether an older repo file was put back; when "
-                "`icectl ops-log` shows all that should be there, name it with --known-missing",
+                hint=Remedy("check-ops-log-or-known-missing"),
             ) from None
         if copied is not None and copied.updated_at > newest:
             newer.append((copied.updated_at, path))
@@ -106,9 +105,7 @@ def check_newest(
         raise FormatError(
             f"it is older than its own copy {path}: a change would bury what was committed since",
             path=REPO_PATH,
-            hint="find out who put it there; to return to the newer history, copy "
-            f"{path} to {REPO_PATH} while nobody writes (it lacks the very last change); to "
-            "continue with the older one, run `icectl status set online --accept-older-repo`",
+            hint=Remedy("return-or-accept-older-repo", {"path": path, "repo": REPO_PATH}),
         )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 
-from icectl.errors import RefusedError
+from icectl.errors import RefusedError, Remedy
 from icectl.storage.contract import Storage
 
 MAX_SKEW = 600 * 1_000_000
@@ -30,7 +30,7 @@ def write_time(storage_time: int, local: int) -> int:
         raise RefusedError(
             f"the clock of this machine is {apart} {direction} the storage's clock, so nothing "
             "is written: an operation with a wrong time can lock out official clients",
-            hint="set the clock of this machine, then compare it with `icectl doctor`",
+            hint=Remedy("set-clock"),
         )
     return local if local <= storage_time + RESOLUTION else storage_time
 

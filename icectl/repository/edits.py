@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from icectl.errors import ConflictError, RefNotFoundError, RefusedError, shell_argument
+from icectl.errors import ConflictError, RefNotFoundError, RefusedError, Remedy
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
     FEATURE_FLAGS,
@@ -156,7 +156,7 @@ def check_expected(branch: str, actual: SnapshotId, expect: SnapshotId | None) -
     if expect is not None and actual != expect:
         raise ConflictError(
             f"the branch {branch} points at {actual}, not at the expected {expect}",
-            hint="somebody moved it: look at `icectl log` and decide again",
+            hint=Remedy("look-at-log"),
         )
 
 
@@ -164,14 +164,14 @@ def check_deletable(branch: str) -> None:
     if branch == DEFAULT_BRANCH:
         raise RefusedError(
             f"the branch {DEFAULT_BRANCH} cannot be deleted: every repository has it",
-            hint="`icectl branch reset main REF` moves it to another snapshot",
+            hint=Remedy("move-branch-to-snapshot", {"branch": DEFAULT_BRANCH}),
         )
 
 
 def existing_ref_error(kind: str, name: str, snapshot_id: SnapshotId | None) -> RefusedError:
     where = f", at {snapshot_id}" if snapshot_id else ""
     hint = (
-        f"`icectl branch reset {shell_argument(name)} REF` moves it"
+        Remedy("reset-branch", {"branch": name})
         if kind == "branch"
         else "tags never move: choose another name"
     )
@@ -201,7 +201,7 @@ def _check_flag(info: RepoInfo, flag_id: int, what: str) -> None:
         name = FEATURE_FLAGS[flag_id]
         raise RefusedError(
             f"{what} is turned off in this repository by the feature flag {name}",
-            hint=f"`icectl flags set {shell_argument(name)} on` allows it",
+            hint=Remedy("enable-flag", {"flag": name}),
         )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from icectl.errors import FormatError, PreconditionFailedError, RefusedError, UsageError, shell_word
+from icectl.errors import FormatError, PreconditionFailedError, RefusedError, Remedy, UsageError
 from icectl.format.config import encode_config_yaml
 from icectl.format.refs import encode_ref
 from icectl.format.repo import encode_repo
@@ -60,7 +60,7 @@ def initialize_repository(
         raise UsageError(
             f"{storage.location} is the root of a bucket, where official clients create no "
             "repository",
-            hint=f"add a prefix: `icectl init {storage.location}/repository`",
+            hint=Remedy("add-prefix", {"location": f"{storage.location}/repository"}),
         )
     _check_empty(storage)
     storage.ensure_conditional_writes()
@@ -132,9 +132,10 @@ def _put_snapshot(storage: Storage, spec_version: int, now: int) -> Snapshot:
         raise RefusedError(
             f"{storage.location} has the initial snapshot of spec version {found.spec_version}",
             # It may be the repository that somebody else is making at this moment.
-            hint=f"look with `icectl log -r {shell_word(storage.location)}` whether it is a "
-            f"repository by now; what a killed init left is finished with "
-            f"--spec-version {found.spec_version}",
+            hint=Remedy(
+                "finish-init",
+                {"location": storage.location, "spec_version": str(found.spec_version)},
+            ),
         )
     return found
 

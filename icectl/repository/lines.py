@@ -20,6 +20,7 @@ from icectl.errors import (
     FormatError,
     ObjectNotFoundError,
     RefusedError,
+    Remedy,
     StorageError,
     UnsupportedError,
 )
@@ -169,7 +170,7 @@ def find_abandoned(
         if name not in known:
             raise RefusedError(
                 f"{backup_object(name)} is not a backup outside the current line of history",
-                hint="`icectl validate` names the newest backup of a lost line",
+                hint=Remedy("find-lost-line"),
             )
         line = Line(storage, read_repo(storage, known[name].path))
         for backup in lost:

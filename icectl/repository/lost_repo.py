@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from datetime import UTC, datetime
 
-from icectl.errors import StorageError
+from icectl.errors import Remedy, StorageError
 from icectl.repository.backups import list_backups
 from icectl.repository.ops_log import REPO_PATH, backup_object
 from icectl.storage.contract import Storage
@@ -13,7 +12,7 @@ from icectl.storage.contract import Storage
 _COPY_COMMANDS = {"s3": "aws s3 cp", "gs": "gcloud storage cp"}
 
 
-def describe_backups(storage: Storage) -> str | None:
+def describe_backups(storage: Storage) -> Remedy | None:
     """How many backups of `repo` there are, and how to use the newest; None without any."""
     try:
         made_at = list_backups(storage)
@@ -23,14 +22,14 @@ def describe_backups(storage: Storage) -> str | None:
         return None
     newest = max(made_at, key=made_at.__getitem__)
     moment = datetime.fromtimestamp(made_at[newest] // 1000, UTC)
-    count = f"{len(made_at):,} backups" if len(made_at) > 1 else "1 backup"
-    backup, repo = (
-        shlex.quote(f"{storage.location}/{path}") for path in (backup_object(newest), REPO_PATH)
-    )
-    copy = _COPY_COMMANDS.get(storage.location.partition("://")[0], "cp")
-    return (
-        f"there {'are' if len(made_at) > 1 else 'is'} {count} of `{REPO_PATH}`, the newest from "
-        f"{moment:%Y-%m-%d %H:%M:%S}Z: the state before the last change, which it lacks. Inspect "
-        f"it with `icectl inspect-file {backup}`; to go back to it while nobody writes: "
-        f"`{copy} {backup} {repo}`"
+    return Remedy(
+        "restore-backup",
+        {
+            "backups": f"are {len(made_at):,} backups" if len(made_at) > 1 else "is 1 backup",
+            "name": REPO_PATH,
+            "moment": f"{moment:%Y-%m-%d %H:%M:%S}Z",
+            "copy": _COPY_COMMANDS.get(storage.location.partition("://")[0], "cp"),
+            "backup": f"{storage.location}/{backup_object(newest)}",
+            "repo": f"{storage.location}/{REPO_PATH}",
+        },
     )

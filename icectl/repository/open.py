@@ -10,10 +10,11 @@ import logging
 
 from icectl.errors import (
     FormatError,
+    Hint,
     ObjectNotFoundError,
+    Remedy,
     RepositoryNotFoundError,
     StorageError,
-    shell_argument,
 )
 from icectl.format.envelope import Generation, decode_envelope
 from icectl.format.repo import decode_repo
@@ -119,6 +120,7 @@ def _read_generation(
 def _not_found(storage: Storage) -> RepositoryNotFoundError:
     location = storage.location
     message = f"there is no repository at {location}"
+    hint: Hint | None
     try:
         there = set(storage.list_directories(""))
     except StorageError as error:
@@ -130,7 +132,7 @@ def _not_found(storage: Storage) -> RepositoryNotFoundError:
         else:
             message += f": it has {', '.join(sorted(there & _REMAINS))}, but neither "
             message += f"`{REPO_PATH}` nor refs"
-            hint = f"restore them from a copy; after an interrupted init: `icectl init {location}`"
+            hint = Remedy("restore-or-finish-init", {"location": location})
         return RepositoryNotFoundError(message, hint=hint, has_remains=True)
     if there:
         hint = f"it has {', '.join(sorted(there)[:5])}; is the repository further down?"
@@ -138,7 +140,7 @@ def _not_found(storage: Storage) -> RepositoryNotFoundError:
         scheme = location.removesuffix(place)
         hint = f"its keys begin with /; write {scheme}{place.replace('//', '/')} for those without"
     elif storage.is_bucket_root:
-        hint = f"`icectl init {location}/repository` makes one in it"
+        hint = Remedy("create-below", {"location": f"{location}/repository"})
     else:
-        hint = f"`icectl init {shell_argument(location)}` makes one"
+        hint = Remedy("create-repository", {"location": location})
     return RepositoryNotFoundError(message, hint=hint)

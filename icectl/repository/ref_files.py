@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from icectl.errors import FormatError, StorageError
+from icectl.errors import FormatError, Remedy, StorageError
 from icectl.format.refs import RefNames, decode_ref, interpret_ref_names
 from icectl.model.ids import SnapshotId
 from icectl.repository.layout import Layout
@@ -54,8 +54,5 @@ def decode_ref_file(data: bytes, path: str) -> SnapshotId:
         return decode_ref(data)
     except FormatError as error:
         # Nothing else knows where the ref pointed: only its writer can mend it.
-        error.hint = (
-            'it should hold {"snapshot":"ID"}, with the id of a file in snapshots/;'
-            " `icectl inspect-file` shows what such a file is, `icectl validate` the other refs"
-        )
+        error.hint = Remedy("rewrite-ref")
         raise error.at(path) from None

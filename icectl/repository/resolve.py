@@ -14,7 +14,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from icectl.errors import RefNotFoundError, UsageError, shell_argument
+from icectl.errors import RefNotFoundError, Remedy, UsageError
 from icectl.model.ids import ALPHABET, SnapshotId
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.names import nearest_hint
@@ -54,8 +54,7 @@ def resolve_ref(repository: Repository, text: str) -> ResolvedRef:
     ancestor = next(older, None)
     if ancestor is None:
         raise RefNotFoundError(
-            f"{base} has fewer than {count} ancestors",
-            hint=f"`icectl log {shell_argument(base)}` lists them",
+            f"{base} has fewer than {count} ancestors", hint=Remedy("list-ancestors", {"ref": base})
         )
     return ResolvedRef(ancestor.id, "snapshot", None)
 
@@ -110,12 +109,10 @@ def _resolve_prefix(repository: Repository, prefix: str) -> ResolvedRef | None:
 
 
 def _not_found(repository: Repository, text: str) -> RefNotFoundError | UsageError:
-    import shlex
-
     if "://" in text or text.startswith(("./", "../", "/", "~/")) or _is_directory(text):
         return UsageError(
             f"{text} is a location, and a branch, tag or snapshot id is expected here",
-            hint=f"name the repository with -r {shlex.quote(text)}",
+            hint=Remedy("name-repository", {"location": text}),
         )
     kind, colon, name = text.partition(":")
     if colon and kind in ("branch", "tag"):
@@ -134,7 +131,7 @@ def _not_found(repository: Repository, text: str) -> RefNotFoundError | UsageErr
     hint = nearest_hint(text, [*repository.branches(), *repository.tags()])
     return RefNotFoundError(
         f"there is no branch, tag or snapshot {text or repr(text)}",
-        hint=hint or "`icectl branch list` and `icectl tag list` show the names",
+        hint=hint or Remedy("list-refs"),
     )
 
 

@@ -20,6 +20,7 @@ from icectl.errors import (
     FormatError,
     PreconditionFailedError,
     RefusedError,
+    Remedy,
     StorageError,
 )
 from icectl.format.repo import decode_repo, encode_repo
@@ -169,7 +170,7 @@ def check_not_ahead(updated_at: int, now: int) -> None:
         raise RefusedError(
             f"the newest operation of the ops log lies {ahead} in the future, so that official "
             "clients refuse to commit, and nothing was changed",
-            hint="run `icectl repair`, which gives the ops log a newest entry of today",
+            hint=Remedy("repair-ops-log"),
         )
 
 
@@ -182,7 +183,7 @@ def check_online(status: RepoStatus) -> None:
     reason = status.limited_availability_reason
     raise RefusedError(
         f"the repository is {name}" + (f": {reason}" if reason else ""),
-        hint="`icectl status set online` opens it for changes",
+        hint=Remedy("set-online"),
     )
 
 
@@ -220,7 +221,7 @@ def _check_landed(storage: Storage, tried: RepoUpdate, error: StorageError) -> N
     try:
         landed = _is_in_log(storage, _decode(storage.read(REPO_PATH)), tried)
     except (StorageError, FormatError):
-        error.hint = "whether the change was made is not known: look at `icectl ops-log`"
+        error.hint = Remedy("look-at-ops-log")
         raise error from None
     if not landed:
         raise error

@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from icectl import errors
-from icectl.errors import IcectlError, UsageError
+from icectl.errors import IcectlError, Remedy, UsageError
 from icectl.ops.tables.names import tables_hint
 
 _OURS = re.compile(r"^(?:.*\s)?icectl\.errors\.(\w+): (.+)$", re.MULTILINE)
 _JAVA = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.+)$", re.MULTILINE)
 """The message of a Java exception; the last one is that of the cause of all others."""
-_HINT = "check --spark-conf and what Spark's workers log; running it again is safe"
 
 
 @contextmanager
@@ -44,7 +43,7 @@ def told_in_words() -> Iterator[None]:
             unknown = error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND"
             raise UsageError(lines[0], hint=tables_hint() if unknown else None) from error
         reason = _root_cause(str(error)) or lines[0]
-        raise IcectlError(f"Spark failed: {reason}", hint=_HINT) from error
+        raise IcectlError(f"Spark failed: {reason}", hint=Remedy("check-spark")) from error
 
 
 def _root_cause(text: str) -> str:

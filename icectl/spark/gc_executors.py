@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from icectl.errors import FormatError, IcectlError, StorageError
+from icectl.errors import FormatError, IcectlError, Remedy, StorageError
 from icectl.model.ids import ManifestId
 from icectl.ops.gc.delete import delete_in_batches
 from icectl.ops.gc.id_sets import IdSet, find_repeats, join, union
@@ -59,7 +59,11 @@ DELETED = pa.schema(
         ("is_complete", pa.bool_()),
     ]
 )
-FAILURE_SQL = "damaged boolean, message string, path string, offset bigint, hint string"
+FAILURE_SQL = (
+    "damaged boolean, message string, path string, offset bigint, hint string, "
+    "facts map<string, string>"
+)
+"""With `facts`, `hint` is the name of a remedy."""
 CANDIDATE, GARBAGE_ROW = "candidate", "garbage"
 MISSING, SHORT, FOREIGN, LISTED = "missing", "short", "foreign", "listed"
 
@@ -193,12 +197,16 @@ def report_failure(function: Callable[[Batches], Iterator[Any]], batches: Batche
 
 def _failure_row(error: IcectlError) -> Any:
     damaged = isinstance(error, FormatError)
+    remedy = error.hint if isinstance(error.hint, Remedy) else None
+    hint = error.hint if remedy is None else remedy.name
+    facts = None if remedy is None else list(remedy.facts.items())
     return pa.RecordBatch.from_pydict(
         {
             "damaged": [damaged],
             "message": [getattr(error, "reason", error.message)],
             "path": pa.array([getattr(error, "path", None)], pa.string()),
             "offset": pa.array([getattr(error, "offset", None)], pa.int64()),
-            "hint": pa.array([error.hint], pa.string()),
+            "hint": pa.array([hint], pa.string()),
+            "facts": pa.array([facts], pa.map_(pa.string(), pa.string())),
         }
     )

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from icectl.errors import FormatError, IcectlError, StorageError
+from icectl.errors import FormatError, IcectlError, Remedy, StorageError
 from icectl.ops.gc.watch import Watch
 from icectl.spark.failures import told_in_words
 from icectl.spark.gc_executors import FAILURE_SQL, report_failure
@@ -41,8 +41,14 @@ class Source:
 
 
 def _failure(
-    damaged: bool, message: str, path: str | None, offset: int | None, hint: str | None
+    damaged: bool,
+    message: str,
+    path: str | None,
+    offset: int | None,
+    text: str | None,
+    facts: Mapping[str, str] | None,
 ) -> IcectlError:
+    hint = text if text is None or facts is None else Remedy(text, facts)
     if damaged:
         return FormatError(message, offset=offset, path=path, hint=hint)
     return StorageError(message, hint=hint)

@@ -10,14 +10,14 @@ import logging
 import socket
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from icectl.errors import IcectlError, UnsupportedError, UsageError
+from icectl.errors import IcectlError, Remedy, UnsupportedError
 from icectl.ops.java import find_java, why_no_java
 from icectl.spark import register
 
@@ -41,28 +41,6 @@ class SparkOptions:
     remote: str | None = None
     """The URL of a Spark Connect server: sc://HOST:PORT."""
     conf: Mapping[str, str] = field(default_factory=dict)
-
-
-def parse_spark_options(
-    master: str | None, remote: str | None, conf: Iterable[str]
-) -> SparkOptions:
-    """As given on a command line: `--spark-master`, `--spark-remote`, `--spark-conf KEY=VALUE`."""
-    if master and remote:
-        raise UsageError(
-            "--spark-master and --spark-remote cannot stand together",
-            hint="a Connect server has its own master",
-        )
-    if remote and not remote.startswith(CONNECT):
-        raise UsageError(f"--spark-remote {remote!r} is no URL", hint="write sc://HOST:PORT")
-    pairs = {}
-    for pair in conf:
-        key, separator, value = pair.partition("=")
-        if not separator or not key.startswith("spark."):
-            raise UsageError(
-                "--spark-conf is written KEY=VALUE", hint="spark.executor.memory=4g for example"
-            )
-        pairs[key] = value
-    return SparkOptions(master, remote, pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +152,5 @@ def _start(builder: Any) -> Any:
             told = str(error).strip().splitlines() or [type(error).__name__]
             raise IcectlError(
                 f"Spark did not start: {reason or told[0]}",
-                hint="check --spark-master, --spark-remote and --spark-conf, and that the Java of "
-                "JAVA_HOME or else of PATH is 17 or newer",
+                hint=Remedy("check-spark-start"),
             ) from error

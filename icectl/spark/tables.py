@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
-from icectl.errors import UsageError
+from icectl.errors import Remedy, UsageError
 from icectl.ops.tables.names import tables_hint
 from icectl.ops.tables.schemas import INTEGERS, SCHEMAS, TEXTS, TIME
 from icectl.ops.tables.scope import Scope
@@ -106,14 +106,14 @@ def check_query(query: str) -> None:
         raise UsageError("the query is empty", hint=tables_hint())
     if words[0] not in QUERIES:
         raise UsageError(
-            f"icectl sql takes queries, and none begins with {words[0]}",
+            f"only queries can be run, and none begins with {words[0]}",
             hint=f"queries begin with {', '.join(QUERIES)}",
         )
     # WITH and FROM can introduce it.
     if any(pair in (("insert", "into"), ("insert", "overwrite")) for pair in pairwise(words)):
         raise UsageError(
-            "icectl sql takes queries, and does not insert",
-            hint="`icectl export` writes tables to files",
+            "only queries can be run, and this one inserts",
+            hint=Remedy("export-tables"),
         )
 
 

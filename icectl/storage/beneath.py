@@ -12,7 +12,7 @@ import os
 import stat
 from contextlib import suppress
 
-from icectl.errors import StorageError
+from icectl.errors import Remedy, StorageError
 from icectl.storage.paths import check_size
 
 # O_PATH needs only the permission to pass through, as a path does.
@@ -141,7 +141,7 @@ class Beneath:
     def link(self, path: str) -> StorageError:
         return StorageError(
             f"{self.root}/{path} is a symbolic link; icectl follows none below a repository's root",
-            hint="if the link is intended, add --storage-option follow_links=true",
+            hint=Remedy("follow-links"),
         )
 
     def not_regular(self, path: str) -> StorageError:

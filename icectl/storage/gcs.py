@@ -18,7 +18,7 @@ from typing import Any
 from urllib.parse import quote
 from uuid import uuid4
 
-from icectl.errors import RefusedError, StorageError
+from icectl.errors import RefusedError, Remedy, StorageError
 from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
 from icectl.storage.open import is_private_connection
@@ -31,10 +31,7 @@ logger = logging.getLogger(__name__)
 
 class GcsStorage(ObjectStore):
     scheme = "gs"
-    permission_hint = (
-        "check the credentials (GOOGLE_APPLICATION_CREDENTIALS, gcloud, or --storage-option"
-        " anonymous=true) and their roles on the bucket"
-    )
+    permission_hint = Remedy("check-google-credentials")
     deletes_per_request = 1
     deletes_in_flight = 64
 
@@ -77,7 +74,7 @@ class GcsStorage(ObjectStore):
             raise RefusedError(
                 "the endpoint of Google Cloud Storage is plain http on another machine, where"
                 " credentials would be sent in clear",
-                hint="name an https:// endpoint, or add --storage-option anonymous=true",
+                hint=Remedy("use-https-or-anonymous"),
             )
         return filesystem
 
@@ -236,7 +233,7 @@ def check_credentials_file(name: str) -> None:
         return
     raise StorageError(
         f"the file of Google credentials {name} {reason}",
-        hint="check GOOGLE_APPLICATION_CREDENTIALS and --storage-option credentials_file=FILE",
+        hint=Remedy("check-google-credentials-file"),
     )
 
 

@@ -18,6 +18,7 @@ from typing import Any, Self, TypeVar
 from uuid import uuid4
 
 from icectl.errors import (
+    Hint,
     ObjectNotFoundError,
     PreconditionFailedError,
     RefusedError,
@@ -75,7 +76,7 @@ class ObjectStore(Storage):
 
     is_object_store = True
     scheme: str
-    permission_hint: str
+    permission_hint: Hint
     deletes_in_flight: int
 
     def __init__(self, bucket: str, prefix: str) -> None:

@@ -18,7 +18,7 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from typing import Any
 
-from icectl.errors import RefusedError, StorageError
+from icectl.errors import RefusedError, Remedy, StorageError
 from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
 from icectl.storage.paths import check_size
@@ -39,11 +39,7 @@ ANCHORS = ("repo", "refs/branch.main/ref.json", "refs/branch.main/ZZZZZZZZ.json"
 
 class S3Storage(ObjectStore):
     scheme = "s3"
-    permission_hint = (
-        "check the credentials (AWS_PROFILE, AWS_ACCESS_KEY_ID, or --storage-option"
-        " anonymous=true) and their permissions; without the right to list, a missing object"
-        " is refused too"
-    )
+    permission_hint = Remedy("check-aws-credentials")
     deletes_per_request = 1000
     deletes_in_flight = 8
 
@@ -97,8 +93,7 @@ class S3Storage(ObjectStore):
             raise RefusedError(
                 f"{self.location} has two repositories, one with keys that begin with / and one "
                 "without",
-                hint="choose one: --storage-option legacy_rooted_keys=true (with /) or "
-                "legacy_rooted_keys=false",
+                hint=Remedy("choose-rooted-keys"),
             )
         return True
 
@@ -251,7 +246,7 @@ def _failure(error: BaseException) -> RequestFailure:
     if isinstance(error, botocore.ProfileNotFound):
         raise StorageError(
             "the AWS configuration files have no such profile",
-            hint="check AWS_PROFILE and --storage-option profile=NAME",
+            hint=Remedy("check-aws-profile"),
         ) from None
     if isinstance(error, botocore.ConfigParseError):
         # The library repeats the lines that it does not understand, with the keys in them.
@@ -263,7 +258,7 @@ def _failure(error: BaseException) -> RequestFailure:
     if isinstance(error, botocore.InvalidRegionError):
         raise StorageError(
             "the AWS region is not a valid name",
-            hint="check AWS_REGION, AWS_DEFAULT_REGION and --storage-option region=NAME",
+            hint=Remedy("check-aws-region"),
         ) from None
     if isinstance(error, botocore.ParamValidationError):
         return RequestFailure(400, "the bucket or the name is not valid there")

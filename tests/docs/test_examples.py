@@ -114,7 +114,7 @@ def test_a_guard_of_the_crontab_speaks_up(environ: dict[str, str], demo: Path) -
     _, (nightly, weekly) = cron_jobs()
     done = run(["sh", "-c", nightly.replace("20%", "1%")], environ)
     assert done.returncode == 16
-    assert "--max-delete allows 1%" in done.stderr
+    assert "the limit allows 1%" in done.stderr
     damage(demo)
     assert run(["sh", "-c", weekly], environ).returncode == 3
 

@@ -71,8 +71,8 @@ def test_guards(gc: Any, repository: Path) -> None:
         ((), 2, "--older-than"),
         (("--older-than", "1h"), 16, "24 hours"),
         (("--older-than", "7d"), 16, "confirmation"),
-        (("--older-than", "7d", "--yes", "--max-delete", "1"), 16, "--max-delete allows 1"),
-        (("--older-than", "7d", "--yes", "--max-delete", "1%"), 16, "--max-delete allows 1%"),
+        (("--older-than", "7d", "--yes", "--max-delete", "1"), 16, "the limit allows 1"),
+        (("--older-than", "7d", "--yes", "--max-delete", "1%"), 16, "the limit allows 1%"),
         (("--older-than", "7d", "--yes", "--max-delete", "x"), 2, "--max-delete"),
         (("--older-than", "7d", "--only", "socks"), 2, "socks"),
         (("--older-than", "7d", "--only", "chunks", "--only", "snapshots,socks"), 2, "socks"),
@@ -326,7 +326,7 @@ def test_edited_plans(gc: Any, repository: Path, tmp_path: Path, how: str, messa
     before = files(repository)
     code, _, err = gc("--apply", str(plan), "--yes")
     assert code == 2 and err.count("\n") == 1
-    assert f"{plan} is no plan file of icectl gc: " in err and message in err
+    assert f"{plan} is not a plan file of gc: " in err and message in err
     assert files(repository) == before
 
 
@@ -352,7 +352,7 @@ def test_parquet_plans_that_are_none(gc: Any, repository: Path, tmp_path: Path) 
     assert code == 2 and "cannot be read" in err and "None" not in err
     plan.write_bytes(b"something else")
     code, _, err = gc("--apply", str(plan), "--yes")
-    assert code == 2 and "is no plan file" in err
+    assert code == 2 and "is not a plan file" in err
     parquet.write_table(pyarrow.table({"kind": [1]}), plan)
     code, _, err = gc("--apply", str(plan), "--yes")
     assert code == 2 and "a table of something else" in err
@@ -451,7 +451,7 @@ def test_max_delete_counts_backups(gc: Any, repository: Path) -> None:
     age_all(repository, 30 * 86400)
     before = sorted((repository / "overwritten").iterdir())
     code, _, err = gc(*words, "--max-delete", "3")
-    assert code == 16 and "--max-delete allows 3" in err
+    assert code == 16 and "the limit allows 3" in err
     assert sorted((repository / "overwritten").iterdir()) == before
 
 

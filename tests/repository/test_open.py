@@ -9,6 +9,7 @@ from icectl.errors import (
     FormatError,
     ObjectNotFoundError,
     RefNotFoundError,
+    Remedy,
     RepositoryNotFoundError,
     UnsupportedError,
 )
@@ -125,7 +126,7 @@ def test_version_1_reads_each_snapshot_once(shared_fixtures):
 def test_nothing_there():
     with pytest.raises(RepositoryNotFoundError) as raised:
         open_repository(MemoryStorage("nothing"))
-    assert raised.value.hint == "`icectl init memory://nothing` makes one"
+    assert raised.value.hint == Remedy("create-repository", {"location": "memory://nothing"})
     assert raised.value.exit_code == 10
 
 
@@ -187,7 +188,7 @@ def test_a_damaged_ref_is_named_with_what_it_should_hold(shared_fixtures, tmp_pa
     ref.write_text('{"snapshot":"bad"}')
     with pytest.raises(FormatError, match=r"refs/branch.main/ref.json: .*snapshot id") as caught:
         open_repository(LocalStorage(str(path)))
-    assert '{"snapshot":"ID"}' in caught.value.hint
+    assert caught.value.hint == Remedy("rewrite-ref")
 
 
 def test_an_unknown_snapshot():

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from icectl.errors import RefNotFoundError, UsageError
+from icectl.errors import RefNotFoundError, Remedy, UsageError
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.repository.open import open_repository
 from icectl.repository.resolve import ResolvedRef
@@ -99,7 +99,7 @@ def test_too_far_back(repository):
 def test_a_location_in_place_of_a_ref(repository, text):
     with pytest.raises(UsageError) as raised:
         repository.resolve(text)
-    assert raised.value.hint == f"name the repository with -r {text}"
+    assert raised.value.hint == Remedy("name-repository", {"location": text})
 
 
 def test_an_existing_directory_in_place_of_a_ref(repository, tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from icectl.errors import (
     FormatError,
     PreconditionFailedError,
     RefusedError,
+    Remedy,
     StorageError,
     UnsupportedError,
 )
@@ -208,7 +209,7 @@ def test_not_knowing_is_told():
     storage = FaultyStorage(inner, before=gone, after=fail_once("put_if_match"))
     with pytest.raises(StorageError) as raised:
         update_repo(storage, tag("ours"))
-    assert "not known" in raised.value.hint
+    assert raised.value.hint == Remedy("look-at-ops-log")
 
 
 def test_a_failing_backup_stops_the_update():

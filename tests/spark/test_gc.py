@@ -316,7 +316,7 @@ def test_command(
         return (code, *capsys.readouterr())
 
     code, _, err = gc("--older-than", "7d", "--yes", "--max-delete", "1")
-    assert code == 16 and "--max-delete allows 1" in err
+    assert code == 16 and "the limit allows 1" in err
     code, _, err = gc("--older-than", "7d", "--yes", "--max-runtime", "0s")
     assert code == 3 and files(mine) == there
     rows: list[list[dict[str, Any]]] = []

@@ -14,6 +14,7 @@ from icectl.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
     RefusedError,
+    Remedy,
     StorageError,
     ThrottledError,
 )
@@ -179,7 +180,7 @@ class TestPermissions:
             with pytest.raises(StorageError, match="refused access to") as caught:
                 refused()
             assert caught.value.exit_code == 14
-            assert caught.value.hint and "AWS_PROFILE" in caught.value.hint
+            assert caught.value.hint == Remedy("check-aws-credentials")
         outcome = dict(reader.delete_many(["a", "b"]))
         assert all(isinstance(error, StorageError) for error in outcome.values())
         assert reader.read("a") == b"1"
@@ -236,7 +237,7 @@ class TestPermissions:
         storage = open_storage(f"gs://{FORBIDDEN_BUCKET}/x")
         with pytest.raises(StorageError, match="refused access to a") as caught:
             storage.read("a")
-        assert caught.value.hint and "GOOGLE_APPLICATION_CREDENTIALS" in caught.value.hint
+        assert caught.value.hint == Remedy("check-google-credentials")
         with pytest.raises(StorageError, match="refused access"):
             storage.ensure_conditional_writes()
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.errors import ObjectNotFoundError, PreconditionFailedError, StorageError
+from icectl.errors import ObjectNotFoundError, PreconditionFailedError, Remedy, StorageError
 from icectl.storage import local
 from icectl.storage.contract import Version
 from icectl.storage.local import LocalStorage
@@ -219,7 +219,7 @@ def test_links(tmp_path: Path) -> None:
     ):
         with pytest.raises(StorageError, match="chunks is a symbolic link") as caught:
             call()
-        assert caught.value.hint and "follow_links=true" in caught.value.hint
+        assert caught.value.hint == Remedy("follow-links")
     ((_, failure),) = strict.delete_many(["chunks/file"])
     assert failure is not None and "chunks is a symbolic link" in str(failure)
     assert {path.name for path in (tmp_path / "elsewhere").iterdir()} == {"file", "loop"}

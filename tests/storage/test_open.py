@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from icectl.cli.hints import describe_hint
 from icectl.errors import StorageError, UsageError
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
@@ -132,7 +133,7 @@ def test_settings_that_cannot_work_are_told_at_once(
     with pytest.raises(StorageError, match=words) as caught:
         open_storage("s3://bucket/x").read("a")
     assert time.monotonic() - began < 5
-    assert caught.value.hint and hint in caught.value.hint
+    assert caught.value.hint and hint in describe_hint(caught.value.hint)
     assert "hunter2" not in f"{caught.value}{caught.value.hint}"
 
 

@@ -9,8 +9,9 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
+from icectl.cli.hints import shell_word
 from icectl.cli.options import REF_HELP, command
-from icectl.errors import UsageError, shell_word
+from icectl.errors import UsageError
 from icectl.repository.resolve import DEFAULT_REF, parse_range
 
 if TYPE_CHECKING:

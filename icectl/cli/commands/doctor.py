@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from icectl.cli.context import CommandContext
+from icectl.cli.hints import describe_hint
 from icectl.cli.options import command
 from icectl.errors import IcectlError, RepositoryNotFoundError
 
@@ -48,9 +50,14 @@ def doctor(
     from icectl.ops.doctor import diagnose
     from icectl.render.doctor import render_diagnosis
 
-    diagnosis = diagnose(_checks(context, read_only))
+    diagnosis = diagnose(_worded(_checks(context, read_only)))
     context.emit(diagnosis, render_diagnosis)
     return None if diagnosis.ok else 1
+
+
+def _worded(checks: Iterator[Check]) -> Iterator[Check]:
+    for check in checks:
+        yield check if check.hint is None else replace(check, hint=describe_hint(check.hint))
 
 
 def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:

@@ -21,16 +21,17 @@ from icectl.cli.spark_options import (
     TableRefOption,
     resolve_scope,
 )
+from icectl.errors import UsageError
 from icectl.ops.tables.export import (
     ExportedTable,
     ExportResult,
     check_target,
     export_locally,
-    parse_target,
     require_pyarrow,
 )
 from icectl.ops.tables.names import TABLES, check_table
 from icectl.render.rows import render_export
+from icectl.storage.open import split_location
 
 if TYPE_CHECKING:
     from icectl.ops.tables.scan import Partition, TableScan
@@ -96,7 +97,7 @@ def export(
         if name != ALL:
             check_table(name)
     engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl export")
-    to = parse_target(to, on_spark=engines.is_asked_for)
+    to = _parse_target(to, on_spark=engines.is_asked_for)
     require_pyarrow()
     from icectl.ops.tables.scan import TableScan
 
@@ -157,3 +158,17 @@ def _export_with_spark(
             path = target if "://" in to else str(Path(to, scan.table))
             written.append(ExportedTable(scan.table, path, None))
     return written
+
+
+def _parse_target(to: str, *, on_spark: bool) -> str:
+    """A path, which `file://` is as well, or the URL of another storage that Spark writes to."""
+    if not to:
+        raise UsageError("--to names no directory", hint="--to . is the current one")
+    if to.lower().startswith("file://"):
+        return split_location(to)[1]
+    if "://" in to and not on_spark:
+        raise UsageError(
+            f"the local engine writes to directories, and {to} is none",
+            hint="--engine spark takes URLs",
+        )
+    return to if "://" in to else split_location(to)[1]

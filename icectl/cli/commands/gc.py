@@ -178,7 +178,13 @@ def collect(
     kinds = _parse_kinds(only)
     deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime is not None else None
     watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit), deadline)
-    limit = MaxDelete.parse(max_delete) if max_delete is not None else None
+    try:
+        limit = MaxDelete.parse(max_delete) if max_delete is not None else None
+    except ValueError:
+        raise UsageError(
+            f"invalid value {max_delete!r} for --max-delete",
+            hint="write 20% or a number of objects",
+        ) from None
     saved = read_plan(Path(apply)) if apply is not None else None
     if plan is not None:
         check_plan_path(Path(plan))

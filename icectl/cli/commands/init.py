@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from icectl.cli.context import CommandContext
+from icectl.cli.hints import shell_argument
 from icectl.cli.options import command
 from icectl.cli.values import parse_pairs
-from icectl.errors import FormatError, RefusedError, UsageError, shell_argument
+from icectl.errors import FormatError, RefusedError, UsageError
 from icectl.ops.config_keys import check_config, check_value, set_key
 from icectl.ops.init import NewRepository, create_repository
 

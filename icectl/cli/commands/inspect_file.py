@@ -11,13 +11,14 @@ from typing import Annotated, BinaryIO
 import typer
 
 from icectl.cli.context import CommandContext
+from icectl.cli.hints import shell_word
 from icectl.cli.locations import (
     is_repository_directory,
     looks_like_location,
     without_password,
 )
 from icectl.cli.options import command
-from icectl.errors import FormatError, RepositoryNotFoundError, UsageError, shell_word
+from icectl.errors import FormatError, RepositoryNotFoundError, UsageError
 from icectl.ops.inspect_file import describe_file, iterate_references, read_named_file
 from icectl.render.inspect_file import render_inspection, render_references
 from icectl.storage.paths import check_size

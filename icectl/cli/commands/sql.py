@@ -20,6 +20,7 @@ from icectl.cli.spark_options import (
     SparkMasterOption,
     SparkRemoteOption,
     TableRefOption,
+    parse_spark_options,
     resolve_scope,
 )
 from icectl.errors import UnsupportedError
@@ -73,11 +74,7 @@ def sql(
 
     The query runs on Spark: pip install 'icectl[spark]', and Java 17 or newer.
     """
-    from icectl.spark.session import (
-        missing_for_spark,
-        parse_spark_options,
-        spark_session,
-    )
+    from icectl.spark.session import missing_for_spark, spark_session
 
     check_spark_conf(spark_conf)
     options = parse_spark_options(spark_master, spark_remote, spark_conf)

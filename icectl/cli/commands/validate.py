@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,6 +13,7 @@ import typer
 
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
+from icectl.cli.hints import describe_hint
 from icectl.cli.options import REF_HELP, command
 from icectl.cli.spark_options import (
     EngineOption,
@@ -212,6 +214,7 @@ def validate(
     watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit))
     with engines:
         result, missing = run_validation(context.open_storage(), options, watch)
+    result = replace(result, notes=tuple(map(describe_hint, result.notes)))
     if write_baseline is not None:
         lines = (f"{line}\n" for line in render_jsonl(result.findings))
         _write("--write-baseline", write_baseline, lines)

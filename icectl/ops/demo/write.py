@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
-from icectl.errors import IcectlError, RefusedError, UsageError
+from icectl.errors import IcectlError, RefusedError, Remedy, UsageError
 from icectl.format.repo import decode_repo, encode_repo
 from icectl.format.snapshot import decode_snapshot, encode_snapshot
 from icectl.model.repo import RepoInfo
@@ -40,7 +40,7 @@ def parse_directory(text: str) -> Path:
     if not text or "://" in text:
         raise UsageError(
             f"the demo is made in a directory of this machine, and {text!r} is none",
-            hint="icectl demo demo-repo",
+            hint=Remedy("make-demo"),
         )
     return Path(text)
 
@@ -62,7 +62,7 @@ def choose_author(wanted: str | None) -> Author:
     if wanted == "icechunk" and not installed:
         raise UsageError(
             "the official package is not installed here",
-            hint="run pip install 'icectl[demo]', or omit --writer to let icectl write it",
+            hint=Remedy("install-demo"),
         )
     return "icechunk" if installed and wanted != "icectl" else "icectl"
 

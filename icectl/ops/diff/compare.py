@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from icectl.errors import RefNotFoundError
+from icectl.errors import RefNotFoundError, Remedy
 from icectl.ops.diff.by_content import diff_by_content
 from icectl.ops.diff.from_logs import LogsInsufficientError, diff_from_logs
 from icectl.ops.diff.nodes import NodeTable, PathFilter
@@ -47,6 +47,6 @@ def _path_filter(path: str, before: NodeTable, after: NodeTable) -> PathFilter:
         raise RefNotFoundError(
             f"neither version has a node {root}",
             hint=nearest_hint(root, sorted({*before.by_path, *after.by_path} - {"/"}))
-            or f"`icectl ls {after.snapshot_id}` shows the nodes of the newer one",
+            or Remedy("list-newer-nodes", {"snapshot": str(after.snapshot_id)}),
         )
     return lambda path: path == root or path.startswith(f"{root}/")

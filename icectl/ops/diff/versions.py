@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from icectl.errors import RefNotFoundError, shell_argument
+from icectl.errors import RefNotFoundError, Remedy
 from icectl.model.ids import SnapshotId
 from icectl.repository.repository import Repository
 
@@ -34,7 +34,7 @@ def select_commit(repository: Repository, ref: str) -> Versions:
     if parent_id is None:
         raise RefNotFoundError(
             f"{ref} is the first snapshot of the repository and has no parent",
-            hint=f"`icectl ls {shell_argument(ref)}` shows what is in it",
+            hint=Remedy("list-first-snapshot", {"ref": ref}),
         )
     return Versions(parent_id, to_id, _logs_between(repository, parent_id, to_id))
 
@@ -60,5 +60,5 @@ def _find_merge_base(
             return info.id
     raise RefNotFoundError(
         f"{names} have no common ancestor",
-        hint="leave out --merge-base to compare their content",
+        hint=Remedy("omit-merge-base"),
     )

@@ -17,6 +17,7 @@ from icectl.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
     RefNotFoundError,
+    Remedy,
     StorageError,
 )
 from icectl.format.snapshot import decode_snapshot, encode_snapshot
@@ -103,8 +104,7 @@ def _check_tips(repository: Repository, history: History, plan: ExpirationPlan) 
             raise FormatError(
                 f"{owner} cannot be read: {error.reason}, so nothing is released",
                 path=path,
-                hint="restore the file, or delete or reset the ref; `icectl validate` names the "
-                "last sound version",
+                hint=Remedy("restore-or-move-ref"),
             ) from None
 
 
@@ -178,7 +178,7 @@ def _merge_logs(repository: Repository, expiration: Expiration) -> None:
         try:
             logs = [repository.read_transaction_log(one) for one in reversed(ids)]
         except (StorageError, FormatError) as error:
-            error.hint = "diffs need the logs of what is released; --older-than alone does without"
+            error.hint = Remedy("expire-without-logs")
             raise
         merged.append((path, encode_transaction_log(merge_transaction_logs(logs)), own.version))
     for path, data, version in merged:

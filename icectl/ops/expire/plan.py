@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from icectl.errors import FormatError, RefusedError
+from icectl.errors import FormatError, RefusedError, Remedy
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.ops.expire.policy import Policy, apply_rules, matches
@@ -189,7 +189,7 @@ def _plan_retention(history: History, policy: Policy) -> ExpirationPlan:
             for snapshot, rule in apply_rules(policy, ancestry):
                 reasons[snapshot.id].append(f"{rule} ({name})")
         else:
-            why = "protected" if matches(name, policy.protect) else "not covered by --branch"
+            why = "protected" if matches(name, policy.protect) else "not covered by the policy"
             for snapshot in ancestry:
                 reasons[snapshot.id].append(f"branch {name} is {why}")
     for name, tip in sorted(history.tags.items()):
@@ -199,7 +199,7 @@ def _plan_retention(history: History, policy: Policy) -> ExpirationPlan:
     if policy.has_keep_rules and not reasons:
         raise RefusedError(
             "the policy would keep nothing",
-            hint="no snapshot fits any rule: look at the globs and at `icectl log --all`",
+            hint=Remedy("check-keep-rules"),
         )
     for snapshot in history.snapshots.values():
         if snapshot.parent_id is None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 
-from icectl.errors import RefusedError, UsageError
+from icectl.errors import RefusedError, Remedy, UsageError
 from icectl.model.repo import SnapshotInfo
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -63,11 +63,11 @@ class Policy:
             value = getattr(self, field.name)
             if field.name.startswith("keep_") and isinstance(value, int) and value < 1:
                 name = field.name.replace("_", "-")
-                raise UsageError(f"--{name} {value} keeps nothing", hint="give a number above 0")
+                raise UsageError(f"{name} {value} keeps nothing", hint="give a number above 0")
         if self.older_than is None and not self.has_keep_rules:
             raise RefusedError(
                 "the policy is empty: it does not say what to keep",
-                hint="give --older-than, or rules such as --keep-last 10 --keep-daily 30",
+                hint=Remedy("give-expire-policy"),
             )
 
     def covers(self, branch: str) -> bool:

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Set
 from dataclasses import dataclass, field
 
-from icectl.errors import FormatError, ObjectNotFoundError, shell_argument
+from icectl.errors import FormatError, ObjectNotFoundError, Remedy
 from icectl.format.envelope import decode_header, is_packed_anew
 from icectl.format.repo import decode_repo
 from icectl.model.ids import SnapshotId
@@ -131,7 +131,7 @@ def _explain_one(log: OpsLog, number: int, suspects: Suspects) -> None:
                 f"{kind.name} is not there after a {kind.kind} operation, by overwritten/"
                 f"{log.updates[number].backup_path}",
                 path=REPO_PATH,
-                hint=_HINT,
+                hint=Remedy("compare-repo-file"),
             )
         if isinstance(kind, RELEASING):
             _release(log, number, after, suspects)
@@ -161,15 +161,9 @@ def _release(log: OpsLog, number: int, after: State, suspects: Suspects) -> None
             f"{path} was reachable before an operation that does not explain why it is not any "
             f"more: {problem}",
             path=REPO_PATH,
-            hint=_HINT,
+            hint=Remedy("compare-repo-file"),
         )
     suspects.forget(released)
-
-
-_HINT = (
-    "a damaged repo file looks so: compare it with `icectl ops-log` and its copies; a copy that is "
-    "wrong, and understood, can be named with --known-missing"
-)
 
 
 def _check_gone(log: OpsLog, still_kept: Suspects, when: str) -> None:
@@ -179,7 +173,7 @@ def _check_gone(log: OpsLog, still_kept: Suspects, when: str) -> None:
         raise FormatError(
             f"{path} was reachable {when}, and no operation since then released it",
             path=REPO_PATH,
-            hint=_HINT,
+            hint=Remedy("compare-repo-file"),
         )
 
 
@@ -206,7 +200,7 @@ def _check_last_step(log: OpsLog) -> None:
         raise FormatError(
             f"the newest operation ({update.kind}) does not explain it: {problem}",
             path=REPO_PATH,
-            hint=_HINT,
+            hint=Remedy("compare-repo-file"),
         )
 
 
@@ -224,8 +218,7 @@ def _check_last_target(storage: Storage, info: RepoInfo, log: OpsLog) -> None:
             f"the newest operation ({update.kind} of {update.name}) is told by no other file, and "
             "this one is not packed as its copies are: a flipped bit would look so",
             path=REPO_PATH,
-            hint=f"`icectl log {shell_argument(update.name)}` shows where it points; when that is "
-            "right, confirm it with any other change, such as a tag",
+            hint=Remedy("confirm-last-change", {"ref": update.name}),
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Set
 from dataclasses import dataclass
 
-from icectl.errors import RefusedError, UnsupportedError, UsageError
+from icectl.errors import RefusedError, Remedy, UnsupportedError, UsageError
 from icectl.ops.gc.backups import BackupPlan
 from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.plan import GcPlan
@@ -25,25 +25,21 @@ class MaxDelete:
 
     @classmethod
     def parse(cls, text: str) -> MaxDelete:
+        """`ValueError` for anything but a number of objects or a percentage."""
         number = text.removesuffix("%")
-        try:
-            value = float(number) if number != text else int(number)
-        except ValueError:
-            value = -1
+        value = float(number) if number != text else int(number)
         if not 0 <= value <= (100 if number != text else 2**63):
-            raise UsageError(
-                f"{text!r} is no limit for --max-delete", hint="write 20% or a number of objects"
-            )
+            raise ValueError(text)
         return cls(percent=value) if number != text else cls(count=int(value))
 
 
 def check_cutoff(cutoff: int, now: int, *, allow_recent: bool) -> None:
     if cutoff > now:
-        raise UsageError("--older-than lies in the future", hint="write an age such as 7d")
+        raise UsageError("the cutoff lies in the future", hint="write an age such as 7d")
     if now - cutoff < YOUNGEST_CUTOFF and not allow_recent:
         raise RefusedError(
             "objects younger than 24 hours may belong to a writer that has not committed yet",
-            hint="give --older-than at least 1d, or add --allow-recent when nobody is writing",
+            hint=Remedy("allow-recent"),
         )
 
 
@@ -65,8 +61,7 @@ def check_backups_cutoff(storage: Storage, backups_older_than: int, cutoff: int)
     if backups_older_than > max(cutoff, storage.read_clock() - YOUNGEST_CUTOFF):
         raise RefusedError(
             "copies of the repo file younger than 24 hours may belong to a change under way",
-            hint="give --overwritten-older-than at least 1d, or the same time as --older-than "
-            "with --allow-recent when nobody is writing",
+            hint=Remedy("allow-recent-backups"),
         )
 
 
@@ -88,6 +83,6 @@ def check_max_delete(
         shown = f"{percent:g}% of {listed:,}"
     if count > allowed:
         raise RefusedError(
-            f"{count:,} objects would be deleted, and --max-delete allows {shown}",
-            hint="nothing was changed; --dry-run without --max-delete shows the plan",
+            f"{count:,} objects would be deleted, and the limit allows {shown}",
+            hint=Remedy("show-plan-without-limit"),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Set
 
-from icectl.errors import FormatError, shell_word
+from icectl.errors import FormatError, Remedy
 from icectl.model.ids import SnapshotId
 from icectl.ops.gc.id_sets import id_set
 from icectl.ops.gc.listing import Listing
@@ -43,8 +43,7 @@ def check_lost_history(
                 "the ops log does not name this backup, and it cannot be read: "
                 + getattr(error, "reason", error.message),
                 path=path,
-                hint="so nobody can tell whether only it lists some commits; when its loss is "
-                "understood, name it with --known-missing",
+                hint=Remedy("excuse-unreadable-backup"),
             )
     there = {SnapshotId(id_) for id_ in others.to_bytes()}
     protecting = [one for one in lost.listing(there).backups if one.path not in abandoned]
@@ -60,7 +59,8 @@ def _lost_history_error(backups: list[LostBackup]) -> FormatError:
         f"backups whose history it does not continue, the newest of them {newest.path}, list "
         f"{snapshots} that would be lost for good",
         path=REPO_PATH,
-        hint="an older repo file was put back, or it was created again; to return to that history, "
-        f"copy {newest.path} to {REPO_PATH} while nobody writes; to give it up, run "
-        f"`icectl gc --older-than 7d --abandon-history {shell_word(newest.name)}`",
+        hint=Remedy(
+            "return-or-abandon-history",
+            {"path": newest.path, "repo": REPO_PATH, "backup": newest.name},
+        ),
     )

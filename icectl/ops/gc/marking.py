@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.errors import FormatError, UnsupportedError
+from icectl.errors import FormatError, Remedy, UnsupportedError
 from icectl.format.manifest import decode_native_refs
 from icectl.format.snapshot import decode_snapshot
 from icectl.model.ids import ManifestId, SnapshotId
@@ -85,8 +85,7 @@ def _unsupported_at(path: str, error: UnsupportedError) -> UnsupportedError:
     """The repository is of a version that is known, so that this one file is the exception."""
     return UnsupportedError(
         f"{path}: {error.message}",
-        hint="if no newer version of Icechunk wrote it, the file is damaged: `icectl validate` "
-        "tells more",
+        hint=Remedy("validate-unknown-version"),
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from icectl.errors import IcectlError, RefusedError, UsageError
+from icectl.errors import IcectlError, RefusedError, Remedy, UsageError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import RepoInfo
 from icectl.ops.gc.id_sets import BLOCK, IdSet, decode_names, union
@@ -60,7 +60,7 @@ class SavedPlan:
         if not _is_same_place(location, self.location):
             raise RefusedError(
                 f"the plan was made for {self.location}, and this is {location}",
-                hint="make a plan of this repository with --dry-run --plan FILE",
+                hint=Remedy("make-plan"),
             )
         named = {SnapshotId(id_) for id_ in self.ids[ObjectKind.SNAPSHOT].to_bytes()}
         info = plan.repository.info
@@ -126,7 +126,7 @@ def read_plan(path: Path) -> SavedPlan:
     except OSError as error:
         raise UsageError(f"the plan file {path} cannot be read: {_reason(error)}") from error
     except (ValueError, NotImplementedError) as error:  # the latter of pyarrow
-        raise UsageError(f"{path} is no plan file of icectl gc: {error}") from None
+        raise UsageError(f"{path} is not a plan file of gc: {error}") from None
 
 
 def _reason(error: OSError) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from icectl.errors import FormatError
+from icectl.errors import FormatError, Remedy
 from icectl.ops.gc.id_sets import IdSet
 from icectl.ops.gc.listing import Listing, read_candidates
 from icectl.ops.gc.objects import Garbage, ObjectKind
@@ -33,11 +33,7 @@ def missing_error(path: str, count: int, reason: str) -> FormatError:
     return FormatError(
         f"the file is missing, and {reason}{more}",
         path=path,
-        hint="restore it; or let go of the versions that need it, which `icectl validate` names: "
-        "reset branches, delete tags, and `icectl expire` what lies in the past"
-        if manifest
-        else "a damaged reference looks so too: `icectl validate --level chunks` tells more, and "
-        "with --known-missing FILE writes the list that gc takes by the same name",
+        hint=Remedy("restore-or-expire") if manifest else Remedy("restore-or-known-missing"),
     )
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from icectl.errors import FormatError, ObjectNotFoundError, StorageError
+from icectl.errors import FormatError, ObjectNotFoundError, Remedy, StorageError
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.repo import Ref, RepoInfo
 from icectl.model.snapshot import Snapshot
@@ -49,7 +49,7 @@ def plan_snapshots(
         raise FormatError(
             f"the branch {DEFAULT_BRANCH} is missing",
             path=REPO_PATH if repository.info is not None else branch_file(DEFAULT_BRANCH),
-            hint=f"`icectl branch create {DEFAULT_BRANCH} REF` brings it back",
+            hint=Remedy("create-branch", {"branch": DEFAULT_BRANCH}),
         )
     if repository.info is not None:
         return _plan_v2(repository.storage, repository.info, listing, cutoff, watch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Set
 
-from icectl.errors import FormatError, IcectlError, ObjectNotFoundError, StorageError
+from icectl.errors import FormatError, IcectlError, ObjectNotFoundError, Remedy, StorageError
 from icectl.format.repo import RefTarget, decode_repo_refs
 from icectl.model.repo import UpdateType
 from icectl.ops.gc.transitions import ONE_BY_ONE, UNRECORDED, State, find_target, state_of
@@ -128,7 +128,7 @@ class OpsLog:
             "this backup is needed to tell why snapshots are unreachable: "
             + getattr(error, "reason", error.message),
             path=path,
-            hint="restore it; or, when its loss is understood, name it with --known-missing",
+            hint=Remedy("restore-or-excuse-backup"),
         )
 
 

@@ -92,6 +92,6 @@ class Watch:
     def check_time(self) -> None:
         if self.is_over:
             raise OutOfTimeError(
-                "the time given by --max-runtime was over before anything was deleted",
+                "the time limit was over before anything was deleted",
                 hint="planning begins anew with each run: give it more time than that takes",
             )

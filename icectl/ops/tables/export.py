@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icectl.errors import IcectlError, RefusedError, UnsupportedError, UsageError
-from icectl.storage.open import split_location
 
 if TYPE_CHECKING:
     from icectl.ops.tables.scan import Partition, TableScan
@@ -46,20 +45,6 @@ def require_pyarrow() -> None:
             "the tables need pyarrow, which is not installed",
             hint="pip install 'icectl[spark]', or pip install pyarrow",
         )
-
-
-def parse_target(to: str, *, on_spark: bool) -> str:
-    """A path, which `file://` is as well, or the URL of another storage that Spark writes to."""
-    if not to:
-        raise UsageError("--to names no directory", hint="--to . is the current one")
-    if to.lower().startswith("file://"):
-        return split_location(to)[1]
-    if "://" in to and not on_spark:
-        raise UsageError(
-            f"the local engine writes to directories, and {to} is none",
-            hint="--engine spark takes URLs",
-        )
-    return to if "://" in to else split_location(to)[1]
 
 
 def check_target(directory: str | Path) -> None:

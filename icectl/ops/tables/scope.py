@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from icectl.errors import RefNotFoundError, shell_argument
+from icectl.errors import RefNotFoundError, Remedy
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.repository.repository import Repository
@@ -84,8 +84,7 @@ def _newest(repository: Repository, ref: str, as_of: int | None) -> SnapshotInfo
     newest = next(_until(ancestry, as_of), None)
     if newest is None:
         raise RefNotFoundError(
-            f"{ref} has no snapshot as old as that",
-            hint=f"`icectl log {shell_argument(ref)}` shows their times",
+            f"{ref} has no snapshot as old as that", hint=Remedy("show-commit-times", {"ref": ref})
         )
     return newest
 

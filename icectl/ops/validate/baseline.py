@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from icectl.errors import UsageError
+from icectl.errors import Remedy, UsageError
 
 Key = tuple[str, str, str | None]
-HINT = "`icectl validate --write-baseline FILE` writes one"
+HINT = Remedy("write-baseline")
 
 
 def read_baseline(path: Path) -> frozenset[Key]:

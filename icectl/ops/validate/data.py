@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.errors import LimitExceededError, ObjectNotFoundError, StorageError, UsageError
+from icectl.errors import LimitExceededError, ObjectNotFoundError, Remedy, StorageError, UsageError
 from icectl.model.ids import NodeId, SnapshotId
 from icectl.ops.gc.id_sets import IdSet
 from icectl.ops.gc.objects import ObjectKind
@@ -43,8 +43,8 @@ class ChunkRange:
 def check_decoding_possible() -> None:
     if importlib.util.find_spec("zarr") is None:
         raise UsageError(
-            "--decode needs the package zarr, which is not installed",
-            hint="run pip install 'icectl[decode]', or omit --decode to read the bytes only",
+            "decoding needs the package zarr, which is not installed",
+            hint=Remedy("install-zarr"),
         )
 
 

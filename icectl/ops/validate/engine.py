@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Protocol
 
+from icectl.errors import Hint
 from icectl.model.manifest import Manifest
 from icectl.ops.containers import read_containers
 from icectl.ops.gc.watch import Watch
@@ -39,7 +40,7 @@ class Depths:
     now: int
     open_source: Callable[[str], Storage] | None
     allowed_sources: tuple[str, ...]
-    notes: list[str]
+    notes: list[Hint]
 
 
 class Engine(Protocol):

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 
+from icectl.errors import Hint
 from icectl.model.ids import SnapshotId
 from icectl.ops.validate.history import History
 from icectl.ops.validate.problem import Problem, Report
@@ -60,7 +61,7 @@ class ValidateResult:
     """Findings that a baseline excuses."""
     findings_left_out: int
     """Counted, and not listed: there were more than --max-findings."""
-    notes: tuple[str, ...]
+    notes: tuple[Hint, ...]
     """What was not looked at, and why."""
     summary: tuple[RuleSummary, ...]
     """By rule; without the known ones."""
@@ -74,7 +75,7 @@ def build_result(
     engine: str,
     fail_on: Severity,
     checked: CheckedCounts,
-    notes: tuple[str, ...],
+    notes: tuple[Hint, ...],
 ) -> ValidateResult:
     failing = SEVERITIES[SEVERITIES.index(fail_on) :]
 

@@ -6,7 +6,7 @@ made from this list, and a test makes exactly the damage that each rule is about
 
 from __future__ import annotations
 
-from icectl.errors import UsageError
+from icectl.errors import Remedy, UsageError
 from icectl.ops.validate import chunk_rules, metadata_rules
 from icectl.ops.validate.rule import Rule
 
@@ -24,7 +24,5 @@ def find_rules(code: str) -> list[Rule]:
         return list(RULES.values())
     rule = RULES.get(code.upper())
     if rule is None:
-        raise UsageError(
-            f"there is no rule {code!r}", hint="`icectl validate --explain all` lists them"
-        )
+        raise UsageError(f"there is no rule {code!r}", hint=Remedy("list-rules"))
     return [rule]

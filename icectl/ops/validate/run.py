@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from icectl.errors import IcectlError
+from icectl.errors import Hint, IcectlError
 from icectl.ops.gc.watch import Watch
 from icectl.ops.validate.history import History, read_history
 from icectl.ops.validate.problem import Report
@@ -57,7 +57,7 @@ def validate(
     report = Report(options.max_findings, options.known)
     repository = check_refs(storage, report)
     history, checked, engine = None, CheckedCounts(), LOCAL
-    notes: list[str] = []
+    notes: list[Hint] = []
     if repository is None:
         notes.append("nothing behind the refs was looked at, since they cannot be read")
         if (backups := describe_backups(storage)) is not None:
@@ -87,7 +87,7 @@ def _check_files(
     history: History,
     options: ValidateOptions,
     report: Report,
-    notes: list[str],
+    notes: list[Hint],
     watch: Watch,
 ) -> tuple[CheckedCounts, str]:
     """How many files were looked at, and by which engine."""

@@ -21,7 +21,7 @@ CAUSES: dict[str, tuple[str, ...]] = {
     "official clients rebased or amended commits, or reindexed arrays": (
         "ICE0110", "ICE0205", "ICE0212", "ICE0315",
     ),
-    "expired versions or abandoned sessions await `icectl gc`": ("ICE0404",),
+    "expired versions or abandoned sessions await garbage collection": ("ICE0404",),
     "the source files were moved or replaced after the references were made": (
         "ICE0601", "ICE0602", "ICE0603",
     ),

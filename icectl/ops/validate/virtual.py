@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
-from icectl.errors import FormatError, IcectlError, ObjectNotFoundError, UsageError
+from icectl.errors import FormatError, Hint, IcectlError, ObjectNotFoundError, Remedy, UsageError
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.manifest import ChunkRefs, Manifest
 from icectl.ops.containers import RELATIVE, Containers, split_location
@@ -136,17 +136,15 @@ class Trust:
             for prefix in self.allowed
         )
 
-    def notes(self) -> Iterator[str]:
-        for count, reason, option in (
+    def notes(self) -> Iterator[Hint]:
+        for count, reason, source in (
             (self.num_uncovered, "no container covers", "URL"),
             (self.num_local, "the local disk is not trusted for", "file:///DIRECTORY"),
         ):
             if count:
                 were, them = ("source was", "it") if count == 1 else ("sources were", "them")
-                yield (
-                    f"{count:,} virtual {were} not looked at, since {reason} {them}; "
-                    f"--allow-source {option} allows {them}"
-                )
+                skipped = f"{count:,} virtual {were} not looked at, since {reason} {them}"
+                yield Remedy("allow-source", {"skipped": skipped, "source": source, "them": them})
 
 
 @lru_cache(USERS_REMEMBERED)
@@ -164,7 +162,7 @@ def check_virtual(
     trust: Trust,
     report: Report,
     watch: Watch,
-    notes: list[str],
+    notes: list[Hint],
 ) -> int:
     """How many sources were looked at, one request each; `notes` gets what could not be."""
     roots: dict[str, Storage | IcectlError] = {}
