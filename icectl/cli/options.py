@@ -206,6 +206,8 @@ def refuse_location(ctx: typer.Context, value: Any) -> Any:
             call = f"{ctx.command_path} -r {shlex.quote(text)}"
             if text.startswith("/") and any(one.metavar == "PATH" for one in ctx.command.params):
                 call += f", or for a node: {ctx.command_path} main {shlex.quote(text)}"
+            if not any(one.name == "repo" for one in ctx.command.params):
+                call = ctx.command.get_usage(ctx).removeprefix("Usage: ")
             raise UsageError(f"expected a name or a REF, but {text} is a location", hint=call)
     return value
 

@@ -66,7 +66,9 @@ def make_console(
         highlight=False,
         color_system=None if plain else "auto",
         force_terminal=terminal,
+        # rich asks a dumb terminal for neither.
         width=width,
+        height=None if width is None else 25,
         _environ=environ,
     )
 

@@ -121,7 +121,7 @@ def bash(line: str, environ: dict[str, str], directory: Path) -> set[str]:
         env=environ, cwd=directory, capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stderr == ""
-    return set(filter(None, done.stdout.splitlines()))
+    return {word.rstrip("/") for word in done.stdout.splitlines() if word}
 
 
 def fish(line: str, environ: dict[str, str], directory: Path) -> set[str]:

@@ -130,7 +130,7 @@ def test_a_directory_in_place_of_a_ref_leads_to_the_same_command(
             "diff --commit main --path /x -r LOCATION",
             "hint: `icectl ls 60000000000000000000` shows the nodes of the newer one",
         ),
-        ("remote add s3://x d", "expected a name or a REF"),
+        ("remote add s3://x d", "hint: icectl remote add [OPTIONS] NAME LOCATION"),
         ("remote show LOCATION", "hint: icectl remote list shows the names"),
         ("metadata set  b -r LOCATION", "hint: icectl metadata set KEY VALUE"),
     ],

@@ -466,7 +466,7 @@ def test_show_without_its_transaction_log(icectl: Icectl, repository: Path) -> N
     assert outcome.document["snapshot"]["changes"] is None
     assert "transaction log" in outcome.err
     text = icectl("log", "--stat", "--oneline", "-n", "1", "-r", str(repository))
-    assert "not known" in text.out
+    assert "changes unknown" in text.out
 
 
 def test_a_damaged_repository(icectl: Icectl, repository: Path) -> None:
@@ -481,7 +481,7 @@ def test_a_file_that_the_repository_names_is_missing(icectl: Icectl, repository:
     """Damage, and not a storage that failed."""
     shutil.rmtree(repository / "snapshots")
     outcome = icectl("stats", "-r", str(repository))
-    refused(outcome, 13, "snapshots/", "icectl validate tells what is damaged")
+    refused(outcome, 13, "snapshots/", "`icectl validate` shows what is damaged")
 
 
 def test_a_file_that_the_user_names_is_missing(icectl: Icectl, repository: Path) -> None:

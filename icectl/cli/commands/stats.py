@@ -110,6 +110,7 @@ def stats(
     from icectl.ops.stats.engine import Engine, LocalEngine
     from icectl.ops.stats.run import StatsOptions, measure
     from icectl.render.stats import make_stats_renderer, render_stats_csv
+    from icectl.render.text import escape_commands
 
     chosen = set(by or ())
     if csv and len(chosen) > 1:
@@ -148,7 +149,7 @@ def stats(
         result = measure(context.open_repository(), options, watch)
     if csv:
         rows: Any = getattr(result, chosen.pop() if chosen else "arrays")
-        context.output.write_lines(render_stats_csv(rows))
+        context.output.write_lines(map(escape_commands, render_stats_csv(rows)))
         return
     context.emit(result, make_stats_renderer(depth), paged=True)
 
