@@ -76,6 +76,8 @@ HINTS = {
     "allow-recent": "give --older-than at least 1d, or add --allow-recent when nobody is writing",
     "allow-recent-backups": "give --overwritten-older-than at least 1d, or the same time as "
     "--older-than with --allow-recent when nobody is writing",
+    "allow-more-time": "planning starts over with each run: give --max-runtime more time than that "
+    "takes",
     "show-plan-without-limit": "nothing was changed; --dry-run without --max-delete shows the plan",
     "make-plan": "make a plan of this repository with --dry-run --plan FILE",
     "restore-or-expire": "restore it; or let go of the versions that need it, which "

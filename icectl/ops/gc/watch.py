@@ -8,7 +8,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol
 
-from icectl.errors import IcectlError
+from icectl.errors import IcectlError, Remedy
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +92,6 @@ class Watch:
     def check_time(self) -> None:
         if self.is_over:
             raise OutOfTimeError(
-                "the time limit was over before anything was deleted",
-                hint="planning begins anew with each run: give it more time than that takes",
+                "the time limit expired before anything was deleted",
+                hint=Remedy("allow-more-time"),
             )
