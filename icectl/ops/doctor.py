@@ -33,7 +33,8 @@ State = Literal["ok", "warning", "failed", "absent"]
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
 REQUIRED = (
-    "numpy", "flatbuffers", "zstandard", "msgpack", "yaml", "typer", "fsspec", "s3fs", "botocore",
+    "numpy", "flatbuffers", "zstandard", "msgpack", "yaml", "typer", "rich", "tomlkit", "fsspec",
+    "s3fs", "botocore",
     "gcsfs", "aiohttp",
 )  # fmt: skip
 OPTIONAL: dict[str, Hint] = {

@@ -14,7 +14,7 @@ from collections.abc import Sequence as Seq
 from concurrent.futures import Future
 from copy import copy
 from dataclasses import dataclass
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from uuid import uuid4
 
 from icectl.errors import (
@@ -45,6 +45,9 @@ from icectl.storage.paths import (
     join_path,
 )
 from icectl.storage.retry import RequestFailure, with_retries
+
+if TYPE_CHECKING:
+    from fsspec.asyn import AsyncFileSystem
 
 Result = TypeVar("Result")
 
@@ -105,7 +108,7 @@ class ObjectStore(Storage):
         return other
 
     @abstractmethod
-    def _connect(self) -> Any:
+    def _connect(self) -> AsyncFileSystem:
         """The fsspec file system whose connections and credentials are used."""
 
     @abstractmethod
@@ -139,7 +142,7 @@ class ObjectStore(Storage):
         return f"{self.scheme}://{join_path(self._bucket, self._prefix).rstrip('/')}"
 
     @property
-    def _filesystem(self) -> Any:
+    def _filesystem(self) -> AsyncFileSystem:
         return self._connection.get(self._connect)
 
     def _find_root(self) -> str:
