@@ -343,7 +343,8 @@ class LocalStorage(Storage):
 
     def _error(self, error: OSError, path: str, done: str) -> StorageError:
         missing = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
-        missing |= error.errno == errno.ENAMETOOLONG  # nothing can have this name
+        # Nothing can have this name.
+        missing |= error.errno == errno.ENAMETOOLONG and done != "deleted"
         if missing and done != "written":
             return ObjectNotFoundError(path)
         reason = (error.strerror or str(error)).lower()

@@ -8,6 +8,7 @@ from pathlib import Path
 import icechunk as ic
 
 from icectl.format.repo import decode_repo, encode_repo
+from icectl.format.snapshot import decode_snapshot, encode_snapshot
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import Ref, SnapshotInfo
 from tests.official.histories import commit, create
@@ -17,7 +18,7 @@ HOUR = 3600 * 1_000_000
 
 
 def many_snapshots(where: str | Path, n: int) -> ic.Repository:
-    """`n` snapshots on main, an hour apart, without files of their own behind them.
+    """`n` snapshots on main, an hour apart, without files of their own but for the tip.
 
     Ids are spread over the sorted list as random ones would be, yet the same in each run.
     """
@@ -41,4 +42,8 @@ def many_snapshots(where: str | Path, n: int) -> ic.Repository:
     path.write_bytes(
         encode_repo(replace(info, snapshots=(*info.snapshots, *added), branches=branches))
     )
+    # Only the tip has a file, which expire reads before it releases anything.
+    real = next((Path(where) / "snapshots").iterdir())
+    tip = replace(decode_snapshot(real.read_bytes()), id=parent)
+    real.with_name(str(parent)).write_bytes(encode_snapshot(tip))
     return open_official(where)
