@@ -29,7 +29,7 @@ class SparkChoice(ExitStack):
         super().__init__()
         if engine == "local" and (master or remote or conf):
             raise UsageError(
-                "--engine local and the options of Spark cannot stand together",
+                "--engine local cannot be combined with Spark options",
                 hint="leave one of them out",
             )
         check_spark_conf(conf)

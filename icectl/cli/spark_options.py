@@ -115,6 +115,6 @@ def resolve_scope(
     from icectl.ops.tables.scope import Scope
 
     if refs and all_snapshots:
-        raise UsageError("--ref and --all-snapshots cannot stand together")
+        raise UsageError("--ref and --all-snapshots cannot be combined")
     ids = tuple(str(repository.resolve(ref).snapshot_id) for ref in refs)
     return Scope(ids, all_snapshots, context.parse_moment(as_of))

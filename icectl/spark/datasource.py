@@ -128,7 +128,7 @@ def parse_options(options: Mapping[str, str]) -> TableScan:
 def _parse_scope(given: Mapping[str, str]) -> Scope:
     snapshot = given.get("snapshot", "")
     if snapshot and "ref" in given:
-        raise UsageError("the options ref and snapshot cannot stand together")
+        raise UsageError("the options ref and snapshot cannot be combined")
     every = snapshot.strip().lower() == "all"
     names = given.get("ref", "") if every or not snapshot else snapshot
     refs = tuple(name.strip() for name in names.split(",") if name.strip())

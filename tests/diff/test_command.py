@@ -155,7 +155,7 @@ def test_stat(diff: Icectl) -> None:
 →  /remarks
 →  /wind
 1 new array, 1 deleted array, 1 updated array, 2 moved nodes, 4 chunks added, 2 chunks overwritten, 3 chunks deleted
-72 B referenced anew, 44 B no longer
+72 B newly referenced, 44 B no longer
 """
     )
 
@@ -183,7 +183,7 @@ def test_stat_has_both_arrays_of_a_path(icectl: Icectl, tmp_path: Path) -> None:
 -→  /deleted       0            1        2          4 B           12 B
 -+  /replaced      1            0        2          4 B            8 B
 1 new array, 2 deleted arrays, 1 moved node, 1 chunk added, 1 chunk overwritten, 4 chunks deleted
-8 B referenced anew, 20 B no longer
+8 B newly referenced, 20 B no longer
 """
     )
     document = icectl("diff", "-r", str(tmp_path), "old~1", "main", "--stat", "--json").document

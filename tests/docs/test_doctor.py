@@ -36,7 +36,7 @@ def test_text_is_for_people(icectl: Icectl, demo: Path) -> None:
     done = icectl("doctor", "-r", str(demo), "--read-only")
     assert done.returncode == 0
     assert done.stderr == ""
-    assert "ok       storage " in done.stdout
+    assert "ok      storage " in done.stdout
     assert "absent   conditional writes  not tried" in done.stdout
     assert done.stdout.endswith("Everything that was checked is in order.\n")
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from icectl.cli.app import COMMANDS, PROGRAM, root
+from icectl.cli.app import COMMANDS, GROUPS, PROGRAM, root
 from icectl.cli.options import Invocation
 from icectl.format.repo import decode_repo, encode_repo
 from tests.docs.conftest import Icectl
@@ -48,6 +48,8 @@ def test_every_command_is_shown() -> None:
     shown = TEXT.replace("`", "")
     for command in COMMANDS:
         first, _, second = command.name.partition(" ")
+        if first in GROUPS and GROUPS[first].default == second:
+            second = ""  # the group alone
         assert re.search(rf"\b{first}\b.*\b{second}\b", shown), command.name
 
 

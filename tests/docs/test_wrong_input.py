@@ -248,12 +248,6 @@ def test_numbers_that_are_none(call, weather: Path, line: str) -> None:
     assert code == 2
 
 
-def test_the_option_before_the_command(call, weather: Path) -> None:
-    code, message = call("", "-r", "weather", "log", "-n", "1")
-    assert code == 2
-    assert message.endswith("icectl log -r weather\n")
-
-
 def test_a_directory_where_a_file_is_expected(call, weather: Path) -> None:
     code, message = call("inspect-file", "weather")
     assert code == 2

@@ -214,7 +214,7 @@ def test_a_policy_of_the_config_file(location: str, tmp_path: Path, capsys: Capt
         ([], 16, "policy is empty"),
         (["--keep-last", "0"], 2, "--keep-last"),
         (["--keep-tagged", "none*"], 16, "keep nothing"),
-        (["--older-than", "yesterday"], 2, "not a time"),
+        (["--older-than", "someday"], 2, "not a time"),
         (["--keep-within", "long"], 2, "not an age"),
         (["--keep-last", "1"], 16, "--yes"),
         (["--keep-last", "1", "--protect", ""], 2, "--protect is empty"),

@@ -116,12 +116,12 @@ def test_hints_lead_to_the_call_that_was_meant(
 ) -> None:
     misspelt, older = repository.with_name("rep"), ("--older-than", "7d")
     for words, expected, message in (
-        ((str(repository), *older), 2, f"hint: a repository is named with -r: icectl gc -r {repository}\n"),
+        ((str(repository), *older), 2, f"hint: name a repository with -r: icectl gc -r {repository}\n"),
         (("-r", str(misspelt), *older), 10, f"hint: did you mean {repository}?\n"),
         (("-r", str(repository), *older, "--spark-conf", "x"), 2, "is written KEY=VALUE\n"),
         (("-r", str(repository), *older, "--storage-option", "x"), 2, "is written KEY=VALUE\n"),
         (("-r", str(repository), *older, "--spark-remote", "host"), 2, "hint: write sc://HOST:PORT\n"),
-        (("-r", str(repository), *older, "--engine", "local", "--spark-master", "local"), 2, "cannot stand together"),
+        (("-r", str(repository), *older, "--engine", "local", "--spark-master", "local"), 2, "cannot be combined"),
     ):  # fmt: skip
         assert run(["gc", *words], {}) == expected, words
         assert message in capsys.readouterr().err, words

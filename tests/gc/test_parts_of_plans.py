@@ -161,13 +161,13 @@ def test_more_than_was_confirmed_is_asked_again(tmp_path: Path) -> None:
     before = files(where)
     words = [sys.executable, "-m", "icectl.cli.main", "gc", "-r", str(where), "--older-than", "7d"]
     with Terminal(words, os.environ | {"NO_COLOR": "1"}, columns=200) as terminal:
-        first = terminal.read_until("[y/N]")
-        assert "delete 7 objects" in first and f"of {where} for good?" in first
+        first = terminal.read_until("(n)")
+        assert "Delete 7 objects" in first and f"of {where} for good?" in first
         repo.create_branch("rescued", dropped)
         repo.delete_branch("large")
         terminal.send("y\n")
         terminal.read_until("changed by others")
-        terminal.read_until("delete 35 objects")
+        terminal.read_until("Delete 35 objects")
         terminal.send("n\n")
         _, code = terminal.finish()
     assert code == 16

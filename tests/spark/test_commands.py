@@ -79,14 +79,19 @@ def test_versions_of_a_query(icectl: Callable[..., Outcome], zoo: Path) -> None:
         ("selec path from nodes", (), 2, "none begins with selec"),
         ("drop table refs", (), 2, "none begins with drop"),
         ("/* a query? */ create table x as select 1", (), 2, "none begins with create"),
-        ("with x as (select 1) insert overwrite directory 'x' select 1", (), 2, "does not insert"),
+        (
+            "with x as (select 1) insert overwrite directory 'x' select 1",
+            (),
+            2,
+            "only queries can be run",
+        ),
         ("select nothing from nodes", (), 2, "UNRESOLVED_COLUMN"),
         ("select path from nodez", (), 2, "nodez"),
         ("select path, path from nodes", (), 2, "two columns of the result are named path"),
         ("select path from nodes", ("--ref", "nobody"), 12, "nobody"),
-        ("select path from nodes", ("--ref", "main", "--all-snapshots"), 2, "stand together"),
+        ("select path from nodes", ("--ref", "main", "--all-snapshots"), 2, "combined"),
         ("select path from nodes", ("--spark-conf", "memory=2g"), 2, "--spark-conf"),
-        ("select path from nodes", ("--spark-master", "a", "--spark-remote", "b"), 2, "together"),
+        ("select path from nodes", ("--spark-master", "a", "--spark-remote", "b"), 2, "combined"),
     ],
 )
 def test_mistakes(

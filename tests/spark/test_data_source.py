@@ -150,7 +150,7 @@ def test_snapshot_files_that_cannot_match_are_not_read(
         ({"table": "refs", "secret_access_key": "hunter2"}, "has no option secret_access_key"),
         ({"table": "refs", "storage.token": "hunter2"}, "token is not an option of this storage"),
         ({"table": "refs", "as_of": "yesterday"}, "as_of is not a time"),
-        ({"table": "refs", "ref": "main", "snapshot": "all"}, "cannot stand together"),
+        ({"table": "refs", "ref": "main", "snapshot": "all"}, "cannot be combined"),
         ({}, "no table is named"),
     ],
 )

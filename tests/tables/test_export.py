@@ -81,7 +81,7 @@ def test_versions(icectl: Icectl, zoo: Path, tmp_path: Path) -> None:
     [
         (("chunks",), 2, "there is no table 'chunks'"),
         (("nodes", "--ref", "nobody"), 12, "nobody"),
-        (("nodes", "--ref", "main", "--all-snapshots"), 2, "stand together"),
+        (("nodes", "--ref", "main", "--all-snapshots"), 2, "combined"),
         (("nodes", "--format", "xml"), 2, "xml"),
         (("nodes", "--as-of", "2001-01-01"), 12, "no snapshot as old"),
     ],

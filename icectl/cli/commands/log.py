@@ -61,7 +61,7 @@ def log(
     moved or deleted, is followed too.
     """
     if all and ref is not None:
-        raise UsageError("--all and a REF cannot stand together", hint="leave one of them out")
+        raise UsageError("--all and a REF cannot be combined", hint="leave one of them out")
     if all and path is not None:
         raise UsageError("--path follows the history of one REF", hint="leave out --all")
     options = LogOptions(

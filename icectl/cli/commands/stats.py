@@ -116,7 +116,7 @@ def stats(
     if csv and len(chosen) > 1:
         raise UsageError("--csv prints one breakdown", hint="give --by once")
     if csv and not context.wants_text:
-        raise UsageError("--csv and --json cannot stand together", hint="give one of them")
+        raise UsageError("--csv and --json cannot be combined", hint="give one of them")
     for name in OF_VERSIONS:
         if name in chosen and ref is not None:
             raise UsageError(
@@ -160,7 +160,7 @@ def _read_policy(
     if older_than is None and policy is None:
         return None
     if older_than is not None and policy is not None:
-        raise UsageError("--older-than and --policy cannot stand together")
+        raise UsageError("--older-than and --policy cannot be combined")
     from icectl.cli.commands.expire import build_policy
 
     given: dict[str, Any] = {"older_than": older_than}

@@ -173,7 +173,7 @@ def validate(
         return None
     if github and not context.wants_text:
         form = "--jsonl" if context.options.jsonl else "--json"
-        raise UsageError(f"--github and {form} cannot stand together", hint="give one of them")
+        raise UsageError(f"--github and {form} cannot be combined", hint="give one of them")
     _check_reports(
         {
             "--write-baseline": write_baseline,
