@@ -174,9 +174,12 @@ class CommandContext:
         return self._progress.phase(label, total, unit)
 
     def _error_console(self) -> Console:
+        import shutil
+
         from icectl.render.screen import make_console
 
-        return make_console(sys.stderr, self.environ, no_color=self.options.no_color)
+        width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
+        return make_console(sys.stderr, self.environ, no_color=self.options.no_color, width=width)
 
     @property
     def is_interactive(self) -> bool:

@@ -37,7 +37,7 @@ def test_text_is_for_people(icectl: Icectl, demo: Path) -> None:
     assert done.returncode == 0
     assert done.stderr == ""
     assert "ok      storage " in done.stdout
-    assert "absent   conditional writes  not tried" in done.stdout
+    assert "absent  conditional writes  not tried" in done.stdout
     assert done.stdout.endswith("Everything that was checked is in order.\n")
 
 

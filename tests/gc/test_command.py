@@ -128,7 +128,7 @@ def test_hints_lead_to_the_call_that_was_meant(
     for path in (repository / "manifests").iterdir():
         path.write_bytes(path.read_bytes()[:-1])
     assert run(["gc", "-r", str(repository), *older, "--yes"], {}) == 13
-    assert "hint: icectl validate --level manifests tells" in capsys.readouterr().err
+    assert "hint: `icectl validate --level manifests` shows" in capsys.readouterr().err
 
 
 def test_status_must_be_online(gc: Any, repository: Path) -> None:
