@@ -38,7 +38,7 @@ def test_text_is_for_people(icectl: Icectl, demo: Path) -> None:
     assert done.stderr == ""
     assert "ok      storage " in done.stdout
     assert "absent  conditional writes  not tried" in done.stdout
-    assert done.stdout.endswith("Everything that was checked is in order.\n")
+    assert done.stdout.endswith("All checks passed.\n")
 
 
 def test_without_a_repository_the_storage_is_left_out(icectl: Icectl) -> None:

@@ -161,7 +161,7 @@ def test_more_than_was_confirmed_is_asked_again(tmp_path: Path) -> None:
     before = files(where)
     words = [sys.executable, "-m", "icectl.cli.main", "gc", "-r", str(where), "--older-than", "7d"]
     with Terminal(words, os.environ | {"NO_COLOR": "1"}, columns=200) as terminal:
-        first = terminal.read_until("(n)")
+        first = " ".join(terminal.read_until("(n)").split())
         assert "Delete 7 objects" in first and f"of {where} for good?" in first
         repo.create_branch("rescued", dropped)
         repo.delete_branch("large")
