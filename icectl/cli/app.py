@@ -2,7 +2,11 @@
 
 `COMMANDS` is the table of all commands. Only the module of the called command is imported,
 so `icectl --help` and a single command start fast; a test checks that the summaries here match
-the docstrings. CONTRIBUTING.md shows how to add a command.
+the docstrings.
+
+To add a command: write `@command() def NAME(context, ...)` in `icectl/cli/commands/`, with
+`Annotated` typer options (aliases in `icectl.cli.options`; completion follows the metavar) and
+EXAMPLES, add its line to `COMMANDS`, and run `make generate`.
 """
 
 from __future__ import annotations
