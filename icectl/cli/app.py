@@ -180,7 +180,8 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
-        if self.get_command(ctx, name) is None:
+        # A completion asks for whatever was typed, and must stay silent.
+        if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             known = [*subcommands(self._prefix), *([] if self._prefix else ALIASES)]
             close = [ALIASES.get(word, word) for word in difflib.get_close_matches(name, known)]
             hint = f"did you mean {' or '.join(dict.fromkeys(close))}?"

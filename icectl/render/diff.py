@@ -82,8 +82,8 @@ def render_stat(diff: NodeDiff, chunks: Sequence[ChunkChanges]) -> Iterator[Bloc
         Column(""),
         Column("PATH", "path", wraps=True),
         *(Column(kind.upper(), right=True) for kind in CHUNK_KINDS),
-        Column("BYTES ADDED", right=True),
-        Column("BYTES REMOVED", right=True),
+        Column("BYTES ADDED", right=True, optional=True),
+        Column("BYTES REMOVED", right=True, optional=True),
     )
     rows = [
         (node.mark, path, *_stat_cells(node.chunks))

@@ -21,4 +21,5 @@ def render_repair(result: RepairResult) -> Iterator[Block]:
     if not result.steps:
         yield "Nothing here can be repaired." if result.left else "Nothing needs repair."
     if result.left:
-        yield f"{format_count(len(result.left), 'finding')} left; see `icectl validate --explain`."
+        count = format_count(len(result.left), "finding")
+        yield f"{count} left; see `icectl validate --explain {result.left[0].code}`."

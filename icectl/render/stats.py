@@ -161,7 +161,10 @@ def _snapshots(result: StatsResult) -> Table:
     most = max((one.new_bytes for one in snapshots), default=0) or 1
     columns = [
         *(Column("ID", "id"), Column("TIME", "time"), Column("BYTES", right=True)),
-        *(Column("ITS OWN", right=True), Column("SHARED", right=True, optional=True)),
+        *(
+            Column("ITS OWN", right=True, optional=True),
+            Column("SHARED", right=True, optional=True),
+        ),
         *(Column("NEW", right=True), Column("", optional=True), Column("MESSAGE", wraps=True)),
     ]
     return Table(

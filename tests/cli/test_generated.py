@@ -185,6 +185,13 @@ def test_lists(shell, with_remotes: dict[str, str], tmp_path: Path) -> None:
     assert not (tmp_path / "wicked").exists()
 
 
+@pytest.mark.parametrize("line", ["icectl help g", "icectl lgo ", "icectl branch creat "])
+def test_a_mistyped_command_completes_quietly(
+    line: str, environ: dict[str, str], tmp_path: Path
+) -> None:
+    bash(line, environ, tmp_path)  # fails on anything that is printed to stderr
+
+
 def test_bash_completes_behind_an_equals_sign(with_remotes: dict[str, str], tmp_path: Path) -> None:
     assert bash("icectl inspect-file --repo=prod", with_remotes, tmp_path) == {"production"}
 
