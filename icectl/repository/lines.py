@@ -27,7 +27,7 @@ from icectl.errors import (
 from icectl.format.repo import decode_raw_repo, decode_repo_refs
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import RepoInfo, RepoInitializedUpdate, Update, UpdateType
-from icectl.repository.backups import list_backups
+from icectl.repository.backups import is_cleared, list_backups
 from icectl.repository.ops_log import (
     BACKUPS,
     OpsLogBeyondReach,
@@ -92,6 +92,10 @@ class Line:
         """Whether the log ends after that time, so that it cannot know the update."""
         if self.end is None and isinstance(self.updates[-1].update_type, RepoInitializedUpdate):
             return False
+        if self.end is not None and not is_cleared(
+            self.end.path.removeprefix(f"{BACKUPS}/"), self.backups
+        ):
+            return False  # a gap: what lies behind it may well be of a lost line
         return updated_at < self.updates[-1].updated_at
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -9,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from icectl.cli.main import run
 from icectl.repository.backups import backup_name
 from icectl.storage.local import LocalStorage
 from tests.faults.storage import FaultyStorage, Request, fail_for_good
 from tests.gc.place import Place
 from tests.gc.repositories import age_all, collect, files, now
 from tests.official import ic, storage_of
+from tests.official.histories import commit, create
+from tests.official.reading import open_official
 
 DAY = 86400
 EXPIRE = ("expire", "--keep-last", "2", "--yes")
@@ -411,3 +415,59 @@ def test_a_failed_delete_leaves_the_backups(put_back: Place) -> None:
     assert {*put_back.backups()} >= {*backups}
     put_back.check_refused(*GC)
     check_abandoned(put_back, lost)
+
+
+def run_gc(where: Path, capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str]:
+    code = run([*GC, *words, "-r", str(where), "--json"], {})
+    return code, json.loads(capsys.readouterr().err)["error"]["kind"]
+
+
+def test_refs_of_version_1_put_back_after_a_migration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = tmp_path / "repo"
+    repo = create(where, 1)
+    for number in range(3):
+        with commit(repo, str(number)) as root:
+            root.attrs["number"] = number
+    shutil.copytree(where / "refs", tmp_path / "refs")
+    ic.upgrade_icechunk_repository(open_official(where), dry_run=False)
+    repo = open_official(where)
+    for number in range(3, 6):
+        with commit(repo, str(number)) as root:
+            root.attrs["number"] = number
+    (where / "repo").unlink()
+    shutil.copytree(tmp_path / "refs", where / "refs", dirs_exist_ok=True)
+    age_all(where, 30 * DAY)
+    there = files(where)
+    assert run_gc(where, capsys) == (13, "damaged")
+    assert files(where) == there
+
+
+def test_a_gap_in_the_log_does_not_hide_a_lost_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    where = tmp_path / "repo"
+    config = ic.RepositoryConfig(num_updates_per_repo_info_file=2)
+    repo = ic.Repository.create(storage_of(where), config=config)
+
+    def commit_some(repo: Any, numbers: range) -> None:
+        for number in numbers:
+            with commit(repo, str(number)) as root:
+                root.attrs["number"] = number
+
+    commit_some(repo, range(3))
+    old = (where / "repo").read_bytes()
+    commit_some(repo, range(3, 8))
+    (where / "repo").write_bytes(old)
+    before = {*(where / "overwritten").iterdir()}
+    commit_some(open_official(where), range(8, 16))
+    lost_link = sorted({*(where / "overwritten").iterdir()} - before)[3]
+    lost_link.unlink()
+    excused = tmp_path / "known-missing"
+    excused.write_text(f"overwritten/{lost_link.name}\n")
+    age_all(where, 30 * DAY)
+    there = files(where)
+    for words in ((), ("--known-missing", str(excused))):
+        assert run_gc(where, capsys, *words) == (13, "damaged")
+        assert files(where) == there

@@ -8,8 +8,10 @@ from icectl.errors import FormatError, Remedy
 from icectl.model.ids import SnapshotId
 from icectl.ops.gc.id_sets import id_set
 from icectl.ops.gc.listing import Listing
+from icectl.repository.backups import list_backups
 from icectl.repository.lines import Line, LostBackup, find_abandoned, find_lost_history
-from icectl.repository.ops_log import REPO_PATH
+from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
+from icectl.storage.contract import Storage
 
 
 def find_abandoned_backups(line: Line, names: Collection[str]) -> tuple[str, ...]:
@@ -49,6 +51,27 @@ def check_lost_history(
     protecting = [one for one in lost.listing(there).backups if one.path not in abandoned]
     if protecting:
         raise _lost_history_error(protecting)
+
+
+def check_no_later_version(storage: Storage, listing: Listing, kept: Set[SnapshotId]) -> None:
+    """The same for a repository of spec version 1, which has no `repo` and so no backups of one.
+
+    Backups of `repo` are there when it was migrated, and its old refs were put back afterwards.
+    """
+    others = listing.ids[~id_set(kept).contains(listing.ids)]
+    backups = list_backups(storage) if len(others) else {}
+    there = {SnapshotId(id_) for id_ in others.to_bytes()}
+    for name in sorted(backups, key=backups.__getitem__, reverse=True):
+        path = backup_object(name)
+        lost = there & {snapshot.id for snapshot in read_repo(storage, path).snapshots}
+        if lost:
+            raise FormatError(
+                f"this backup of a later spec version lists {len(lost):,} snapshots that no ref "
+                "reaches, so nothing is deleted",
+                path=path,
+                hint=f"to return to that version, copy it to {REPO_PATH} while nobody writes; to "
+                f"give it up, move the files {BACKUPS}/{REPO_PATH}.* to another place",
+            )
 
 
 def _lost_history_error(backups: list[LostBackup]) -> FormatError:

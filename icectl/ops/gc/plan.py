@@ -17,7 +17,11 @@ from icectl.ops.gc.id_sets import IdSet, id_set
 from icectl.ops.gc.listing import Listing, Listings
 from icectl.ops.gc.local_engine import LocalEngine
 from icectl.ops.gc.logs import check_log_ids
-from icectl.ops.gc.lost_history import check_lost_history, find_abandoned_backups
+from icectl.ops.gc.lost_history import (
+    check_lost_history,
+    check_no_later_version,
+    find_abandoned_backups,
+)
 from icectl.ops.gc.objects import GarbageSet, ObjectKind
 from icectl.ops.gc.presence import check_present, find_garbage
 from icectl.ops.gc.snapshots import SnapshotPlan, plan_snapshots
@@ -91,6 +95,8 @@ def plan_gc(
         snapshots = plan_snapshots(repository, listed_snapshots, cutoff, watch)
         if line is not None:
             check_lost_history(line, listed_snapshots, snapshots.kept, known_missing, abandoned)
+        else:
+            check_no_later_version(storage, listed_snapshots, snapshots.kept)
         manifests = listings.wait_for(ObjectKind.MANIFEST)
         kept_manifests = _check_manifests_present(snapshots, manifests)
         sweep = Sweep(
