@@ -21,7 +21,7 @@ class Remedy:
 
     name: str
     facts: Mapping[str, str] = field(default_factory=dict)
-    """What the words for it mention, such as the name of a branch."""
+    """Values for the wording, such as the name of a branch."""
 
 
 Hint = str | Remedy

@@ -1,4 +1,4 @@
-"""What the shells complete: refs, node paths, remotes, rule codes and kinds.
+"""Shell completion of refs, node paths, remotes, rule codes and kinds.
 
 typer calls these with the words typed so far. A failure yields no candidates: a completion must
 never print an error into the line that the user is typing. Names come from the repository, that
@@ -116,4 +116,4 @@ BY_METAVAR: dict[str | None, Completer] = {
     "KIND": _completer(_operations),
     "KINDS": _completer(lambda _ctx, _: ("snapshots", "transaction_logs", "manifests", "chunks")),
 }
-"""What a metavar stands for in every command."""
+"""The completion of each metavar, the same in every command."""

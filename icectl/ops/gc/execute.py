@@ -70,7 +70,7 @@ def execute_gc(
 ) -> Deleted:
     """Delete what the plan says.
 
-    What refers goes before what it refers to: a snapshot whose file cannot be deleted could
+    Referring objects are deleted before the objects they refer to: a snapshot whose file cannot be deleted could
     still be used, so that its log, manifests and chunks must stay. After a phase with failures
     the later ones are skipped, and the next run begins with what is left.
 
