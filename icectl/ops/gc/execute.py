@@ -70,9 +70,9 @@ def execute_gc(
 ) -> Deleted:
     """Delete what the plan says.
 
-    Referring objects are deleted before the objects they refer to: a snapshot whose file cannot be deleted could
-    still be used, so that its log, manifests and chunks must stay. After a phase with failures
-    the later ones are skipped, and the next run begins with what is left.
+    Referring objects are deleted before the objects they refer to: a snapshot whose file cannot
+    be deleted could still be used, so its log, manifests and chunks must stay. After a phase
+    with failures the later ones are skipped, and the next run begins with what is left.
 
     Nothing was deleted after a `VoidPlanError`, nor after a `ConflictError`: others were
     faster at each attempt to change `repo`.
