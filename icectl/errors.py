@@ -1,11 +1,11 @@
-"""The whole exception tree.
+"""Exceptions with a kind, an exit code and a hint.
 
-Every failure that a user can meet is an `IcectlError`: one sentence, a hint where there is
-something to do about it, a stable `kind` for `--json`, and the exit code. Anything else that
-reaches the command line is a bug in icectl (exit code 70).
+Every failure that a user can meet is an `IcectlError`: one sentence, an optional hint, a stable
+`kind` for `--json`, and an exit code. Any other exception that reaches the command line is a bug
+in icectl (exit code 70).
 
-Only `icectl.cli` knows commands and options. Where they are the way out, the hint is a `Remedy`,
-and `icectl.cli.hints` has the words for it.
+Only `icectl.cli` knows commands and options. A hint that needs them is a `Remedy`, which
+`icectl.cli.hints` turns into text.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import ClassVar
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """What a user can do about a failure with commands or options, by name."""
+    """The name of a hint that mentions commands or options."""
 
     name: str
     facts: Mapping[str, str] = field(default_factory=dict)
-    """Values for the wording, such as the name of a branch."""
+    """Values for the text of the hint, such as the name of a branch."""
 
 
 Hint = str | Remedy
 
 
 class IcectlError(Exception):
-    """A failure that is told to the user in one sentence."""
+    """A failure that is reported to the user in one sentence."""
 
     kind: ClassVar[str] = "failed"
     exit_code: ClassVar[int] = 1
@@ -59,18 +59,18 @@ class RepositoryNotFoundError(IcectlError):
     ) -> None:
         super().__init__(message, hint=hint)
         self.has_remains = has_remains
-        """Whether files of a repository are there: then no other location is meant."""
+        """Whether the location holds files of a repository, so the user meant this location."""
 
 
 class ConflictError(IcectlError):
-    """Somebody else changed the same thing, and the retries are used up."""
+    """Another writer changed the same thing, and all retries failed."""
 
     kind = "conflict"
     exit_code = 11
 
 
 class RefNotFoundError(IcectlError):
-    """No such branch, tag, snapshot or node; or the name fits more than one."""
+    """No branch, tag, snapshot or node has the name, or the name is ambiguous."""
 
     kind = "ref_not_found"
     exit_code = 12
@@ -79,8 +79,9 @@ class RefNotFoundError(IcectlError):
 class FormatError(IcectlError):
     """A file is unreadable or damaged.
 
-    `path` names the file where the caller knows it, `offset` is a byte position: in the file
-    itself for the envelope, in the decompressed payload for everything behind it.
+    `path` names the file if the caller knows it. `offset` is a byte position: in the file for
+    the envelope, in the decompressed payload for everything after it. `code` is that of the
+    broken rule of `icectl.checks`, if one of these checks failed.
     """
 
     kind = "damaged"
@@ -93,15 +94,17 @@ class FormatError(IcectlError):
         offset: int | None = None,
         path: str | None = None,
         hint: Hint | None = None,
+        code: str | None = None,
     ) -> None:
         super().__init__(message, hint=hint)
         self.reason = message
+        self.code = code
         self.offset = offset
         self.path = path
         self._compose()
 
     def at(self, path: str) -> FormatError:
-        """The same error, naming the file it was found in."""
+        """Return the same error with the path of the file."""
         if self.path is None:
             self.path = path
             self._compose()
@@ -115,32 +118,32 @@ class FormatError(IcectlError):
 
 
 class LimitExceededError(FormatError):
-    """A file asks for more memory or time than its size justifies; `limits` has the limits."""
+    """A file needs more memory or time than its size justifies; see `icectl.limits`."""
 
     kind = "limit_exceeded"
 
     def __init__(self, limit: str, message: str, *, offset: int | None = None) -> None:
         super().__init__(
-            f"{message} (the limit {limit} of icectl)",
+            f"{message} (icectl limit {limit})",
             offset=offset,
-            hint="no known writer makes such a file; if yours did, please report it",
+            hint="no known writer creates such a file; if yours did, please report it",
         )
         self.limit = limit
 
 
 class StorageError(IcectlError):
-    """The storage refused, failed or did not answer."""
+    """The storage refused a request, failed or did not answer."""
 
     kind = "storage"
     exit_code = 14
 
 
 class ThrottledError(StorageError):
-    """The storage kept asking for fewer requests."""
+    """The storage throttled a request until the retries were used up."""
 
 
 class ObjectNotFoundError(StorageError):
-    """The storage answered: there is no such object."""
+    """The storage reported that the object does not exist."""
 
     kind = "object_not_found"
 
@@ -150,14 +153,14 @@ class ObjectNotFoundError(StorageError):
 
 
 class ObjectTooLargeError(StorageError):
-    """An object is larger than any that is read as a whole."""
+    """An object is too large to be read in one piece."""
 
     kind = "limit_exceeded"
     exit_code = 13
 
 
 class PreconditionFailedError(StorageError):
-    """A conditional put lost: the object is not in the state the caller named."""
+    """A conditional put failed because the object is not in the expected state."""
 
     kind = "precondition_failed"
 
@@ -167,14 +170,14 @@ class PreconditionFailedError(StorageError):
 
 
 class UnsupportedError(IcectlError):
-    """A version, generation or feature that this icectl cannot work with."""
+    """A version, generation or feature that this version of icectl does not support."""
 
     kind = "unsupported"
     exit_code = 15
 
 
 class RefusedError(IcectlError):
-    """A guard said no: status, feature flag, existing object, missing confirmation."""
+    """A safety check failed: status, feature flag, existing object, missing confirmation."""
 
     kind = "refused"
     exit_code = 16

@@ -1,1 +1,1 @@
-"""Arguments -> ops -> renderer. The only layer that reads the environment or the terminal."""
+"""The command line: arguments -> ops -> render. Only this layer reads the environment."""

@@ -1,11 +1,11 @@
-"""The typer application: the tree of commands, loaded when they are called.
+"""The typer application: a tree of lazily loaded commands.
 
-`COMMANDS` is the table of all commands. Only the module of the called command is imported,
-so `icectl --help` and a single command start fast; a test checks that the summaries here match
-the docstrings.
+`COMMANDS` lists all commands. Only the module of the called command is imported, so
+`icectl --help` and single commands start fast; a test checks that the summaries match the
+docstrings.
 
 To add a command: write `@command() def NAME(context, ...)` in `icectl/cli/commands/`, with
-`Annotated` typer options (aliases in `icectl.cli.options`; completion follows the metavar) and
+`Annotated` typer options (aliases in `icectl.cli.options`; the metavar selects the completion) and
 EXAMPLES, add its line to `COMMANDS`, and run `make generate`.
 """
 
@@ -29,7 +29,7 @@ from icectl.errors import UsageError
 
 PROGRAM = "icectl"
 COMMON_HELP = (
-    "Every command also takes --json, -r/--repo and the other options that `icectl --help` lists."
+    "Every command also takes --json, -r/--repo and the other options listed in `icectl --help`."
 )
 ROOT_HELP = "Inspect, check and clean Icechunk repositories."
 
@@ -46,7 +46,7 @@ class Command:
 class Group:
     summary: str
     default: str | None = None
-    """The subcommand that runs when none is named."""
+    """The subcommand that runs if none is given."""
 
 
 GROUPS = {
@@ -64,14 +64,14 @@ COMMANDS = (
     Command("log", "Show the commit history", "log:log"),
     Command("show", "Show a commit in full", "show:show"),
     Command("ls", "List the groups and arrays of a snapshot", "show:ls"),
-    Command("diff", "Show what changed between two versions", "diff:diff"),
+    Command("diff", "Show changes between two versions", "diff:diff"),
     Command("branch list", "List the branches", "branch:list_branches"),
     Command("branch create", "Create a branch", "branch:create"),
     Command("branch delete", "Delete a branch", "branch:delete"),
     Command("branch reset", "Move a branch to another commit", "branch:reset"),
     Command("tag list", "List the tags", "tag:list_tags"),
     Command("tag create", "Create a tag", "tag:create"),
-    Command("tag delete", "Delete a tag for good", "tag:delete"),
+    Command("tag delete", "Delete a tag permanently", "tag:delete"),
     Command("ops-log", "Show the operations on the repository", "ops_log:ops_log"),
     Command("status show", "Show whether the repository accepts changes", "status:status"),
     Command("status set", "Set the repository online, read-only or offline", "status:set_status"),
@@ -84,9 +84,9 @@ COMMANDS = (
     Command("flags set", "Turn a feature flag on or off", "flags:set_flag"),
     Command("expire", "Release old snapshots from the history", "expire:expire"),
     Command("gc", "Delete unreferenced objects", "gc:collect"),
-    Command("repair", "Repair what keeps clients from writing safely", "repair:repair"),
+    Command("repair", "Repair problems that prevent safe writes", "repair:repair"),
     Command("validate", "Check the repository for damage", "validate:validate"),
-    Command("stats", "Show where the bytes are", "stats:stats"),
+    Command("stats", "Show storage usage", "stats:stats"),
     Command("export", "Write the repository as tables to files", "export:export"),
     Command("sql", "Query the repository with SQL, on Spark", "sql:sql"),
     Command("inspect-file", "Show the content of one file", "inspect_file:inspect_file"),
@@ -107,13 +107,13 @@ ALIASES = {
     "branches": "branch",
     "tags": "tag",
 }
-"""Names that users of git, restic and borg try first."""
+"""Names of the same commands in git, restic and borg."""
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
 def subcommands(group: str = "") -> dict[str, str]:
-    """The names below a group, or at the top level, each with its summary."""
+    """Return the names in a group, or at the top level, each with its summary."""
     found: dict[str, str] = {}
     for command in COMMANDS:
         first, _, second = command.name.partition(" ")
@@ -125,7 +125,7 @@ def subcommands(group: str = "") -> dict[str, str]:
 
 
 class HelpfulCommand(TyperCommand):
-    """A command with paged help; `-5` means `-n 5` where it takes `-n`."""
+    """A command with paged help; `-5` means `-n 5` if the command takes `-n`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if any("-n" in parameter.opts for parameter in self.params):
@@ -141,7 +141,7 @@ class HelpfulCommand(TyperCommand):
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Without the common options, which `icectl --help` describes, help fits a screen."""
+        """Omit the common options, which `icectl --help` describes, so help fits on a screen."""
         own = own_parameters(self)
         arguments = [
             (str(one.metavar), one.help or "") for one in own if one.param_type_name == "argument"
@@ -155,7 +155,7 @@ class HelpfulCommand(TyperCommand):
 
 
 def own_parameters(command: Any) -> list[Any]:
-    """The parameters that not every command has."""
+    """Return the parameters of a command without the common options."""
     return [parameter for parameter in command.params if parameter.name not in COMMON]
 
 
@@ -180,14 +180,14 @@ class LazyGroup(TyperGroup):
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
-        # A completion asks for whatever was typed, and must stay silent.
+        # Completion passes incomplete words and must not print errors.
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             known = [*subcommands(self._prefix), *([] if self._prefix else ALIASES)]
             close = [ALIASES.get(word, word) for word in difflib.get_close_matches(name, known)]
             hint = f"did you mean {' or '.join(dict.fromkeys(close))}?"
             if not close:
-                hint = f"`{ctx.command_path} --help` lists the commands"
-            raise UsageError(f"there is no command {ctx.command_path} {name}", hint=hint)
+                hint = f"list the commands: {ctx.command_path} --help"
+            raise UsageError(f"unknown command: {ctx.command_path} {name}", hint=hint)
         return super().resolve_command(ctx, args)
 
     def get_help_option(self, ctx: Any) -> Any:
@@ -196,7 +196,7 @@ class LazyGroup(TyperGroup):
 
 @cache
 def load(name: str) -> Any:
-    """The typer command or group of this full name; None where there is none."""
+    """Return the typer command or group with this full name, or None."""
     if name in GROUPS:
         return _make_group(name, GROUPS[name].summary + ".", GROUPS[name].default)
     command = _find(name)
@@ -215,7 +215,7 @@ def load(name: str) -> Any:
 
 @cache
 def root() -> Any:
-    """The application itself."""
+    """Return the application."""
     epilog = "\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {text}" for code, text in EXIT_CODES)
     return _make_group(PROGRAM, ROOT_HELP, None, epilog)
 
@@ -270,7 +270,7 @@ def _version_parameter() -> inspect.Parameter:
 
 
 def examples_of(name: str) -> tuple[tuple[str, str], ...]:
-    """(command line, what it does) pairs of a command."""
+    """Return the examples of a command: pairs of command line and explanation."""
     command = _find(name)
     assert command is not None
     examples: dict[str, tuple[tuple[str, str], ...]] = _module(command).EXAMPLES
@@ -285,15 +285,30 @@ def _module(command: Command) -> Any:
     return importlib.import_module(f"icectl.cli.commands.{command.target.partition(':')[0]}")
 
 
+def find_command(arguments: list[str]) -> str:
+    """The command that the words name, "" where they name none."""
+    names = {command.name for command in COMMANDS}
+    for place, word in enumerate(arguments):
+        if word in GROUPS or word in names:
+            below = f"{word} {arguments[place + 1]}" if place + 1 < len(arguments) else ""
+            return below if below in names else word
+    return ""
+
+
+def parameters_of(command: str) -> list[Any]:
+    """Of a command by its full name; none of \"\"."""
+    return list(load(command).params) if command else []
+
+
 def _epilog(name: str) -> str:
-    """typer re-flows an epilog unless its paragraph begins with \\b."""
+    """Format the examples; typer re-flows paragraphs that do not begin with \\b."""
     lines = [f"  {line}\n      {meaning}" for line, meaning in examples_of(name)]
     examples = "\b\nExamples:\n" + "\n".join(lines) if lines else ""
     return f"{examples}\n\n{COMMON_HELP}".strip()
 
 
 def _paged(option: Any) -> Any:
-    """The help option, printing through the pager on a terminal."""
+    """Make the help option use the pager on a terminal."""
     if option is None:
         return None
 

@@ -1,8 +1,8 @@
 """Shell completion of refs, node paths, remotes, rule codes and kinds.
 
-typer calls these with the words typed so far. A failure yields no candidates: a completion must
-never print an error into the line that the user is typing. Names come from the repository, that
-is from others; a name that a shell would not take literally is left out.
+typer calls these functions with the words typed so far. A failure yields no candidates: completion
+must never print an error into the line that the user is typing. Names in a repository are
+untrusted; a name that a shell would not take literally is omitted.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _completer(find: Callable[[typer.Context, str], Iterable[str]]) -> Completer
 
 
 def _given(ctx: typer.Context, name: str) -> list[str]:
-    """The values of a common option, given after the command or before it."""
+    """Return the values of a common option, given before or after the command."""
     found: list[str] = []
     current: typer.Context | None = ctx
     while current is not None:
@@ -54,17 +54,19 @@ def _open(ctx: typer.Context) -> Repository:
 
 
 def _refs(ctx: typer.Context, incomplete: str) -> Iterable[str]:
+    """Refs, and after `A..` the other end of the range."""
     repository = _open(ctx)
+    start, dots, incomplete = incomplete.rpartition("..")
     names = {*repository.branches(), *repository.tags()}
     prefix = incomplete.upper()
-    if len(prefix) >= 4 and repository.info is not None:
-        # Ids are offered only once enough was typed to tell them from names.
+    if len(prefix) >= 4 and repository.lists_snapshots:
+        # Offer ids only after enough characters to distinguish them from names.
         names |= {str(id_) for id_ in repository.find_snapshots(prefix)}
-    return names
+    return [f"{start}{dots}{name}" for name in names]
 
 
 def _nodes(ctx: typer.Context, _incomplete: str) -> Iterable[str]:
-    from icectl.ops.nodes import list_nodes
+    from icectl.repository.nodes import list_nodes
     from icectl.repository.resolve import DEFAULT_REF
 
     ref = ctx.params.get("ref")
@@ -79,9 +81,21 @@ def _remotes(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
 
 
 def _rules(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
-    from icectl.ops.validate.rules import RULES
+    from icectl.checks.rules import RULES
 
     return [*RULES, "all"]
+
+
+def _flags(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
+    from icectl.model.repo import FEATURE_FLAGS
+
+    return FEATURE_FLAGS.values()
+
+
+def _config_keys(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
+    from icectl.ops.config_keys import KEYS
+
+    return KEYS
 
 
 def _operations(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
@@ -112,8 +126,11 @@ BY_METAVAR: dict[str | None, Completer] = {
     ),
     "FILE": _completer(lambda _ctx, word: _paths(word, directories_only=False)),
     "DIRECTORY": _completer(lambda _ctx, word: _paths(word, directories_only=True)),
+    "FLAG": _completer(_flags),
+    "CONFIG_KEY": _completer(_config_keys),
+    "AVAILABILITY": _completer(lambda _ctx, _: ("online", "read-only", "offline")),
     "CODE": _completer(_rules),
     "KIND": _completer(_operations),
     "KINDS": _completer(lambda _ctx, _: ("snapshots", "transaction_logs", "manifests", "chunks")),
 }
-"""The completion of each metavar, the same in every command."""
+"""The completion for each metavar, the same in every command."""

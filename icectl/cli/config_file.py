@@ -8,8 +8,9 @@
     keep_last = 20
     keep_daily = 30
 
-It is `$ICECTL_CONFIG`, else `$XDG_CONFIG_HOME/icectl/config.toml`, else the same below
-`~/.config`. Users edit it too, so changes go through tomlkit, which keeps the rest of the text.
+Its path is `$ICECTL_CONFIG`, else `$XDG_CONFIG_HOME/icectl/config.toml`, else
+`~/.config/icectl/config.toml`. Users edit it too, so changes use tomlkit, which preserves the rest
+of the text.
 """
 
 from __future__ import annotations
@@ -34,32 +35,32 @@ class ConfigFile:
 
     @property
     def repositories(self) -> dict[str, Location]:
-        """The named repositories, by name in the order of the file."""
+        """Return the repositories by name, in the order of the file."""
         tables = self.document.get("repositories", {})
         if not isinstance(tables, dict):
             raise _malformed(self.path, "repositories is not a table")
         return {name: self._location(name, table) for name, table in tables.items()}
 
     def policy(self, repository: str | None, name: str) -> dict[str, Any]:
-        """The rules of `[repositories.REPOSITORY.policies.NAME]`, as the file has them."""
+        """Return the unchecked rules of `[repositories.REPOSITORY.policies.NAME]`."""
         if repository not in self.repositories:
             raise UsageError(
-                "a policy belongs to a repository of the config file",
-                hint=f"name the repository: -r NAME, with NAME from {self.path}",
+                "a policy requires a named repository",
+                hint=f"add -r NAME, with a NAME from {self.path}",
             )
         policies = self.document["repositories"][repository].get("policies", {})
         found = policies.get(name) if isinstance(policies, dict) else None
         if not isinstance(found, dict):
             raise UsageError(
                 f"the repository {repository} has no policy {name!r}",
-                hint=f"write [repositories.{repository}.policies.{name}] into {self.path}",
+                hint=f"add [repositories.{repository}.policies.{name}] to {self.path}",
             )
         return found
 
     def _location(self, name: str, table: Any) -> Location:
         options = table.get("storage_options", {}) if isinstance(table, dict) else None
         if not isinstance(options, dict) or not isinstance(table.get("location"), str):
-            raise _malformed(self.path, f"repositories.{name} needs a location")
+            raise _malformed(self.path, f"repositories.{name} has no location")
         return Location(
             table["location"],
             {
@@ -75,14 +76,14 @@ def config_path(environ: Mapping[str, str]) -> Path:
     if base := environ.get("XDG_CONFIG_HOME"):
         return Path(base) / "icectl" / "config.toml"
     home = Path(environ.get("HOME") or "~")
-    # In a container a user may have no home at all, and so no config file.
+    # In a container a user may have no home directory, and therefore no config file.
     with contextlib.suppress(RuntimeError):
         home = home.expanduser()
     return home / ".config" / "icectl" / "config.toml"
 
 
 def read_config_file(environ: Mapping[str, str]) -> ConfigFile:
-    """The parsed file; an absent one is empty."""
+    """Return the parsed file, which is empty if it does not exist."""
     path = config_path(environ)
     try:
         text = path.read_text(encoding="utf-8")
@@ -96,13 +97,13 @@ def read_config_file(environ: Mapping[str, str]) -> ConfigFile:
 
 
 def add_repository(config: ConfigFile, name: str, location: Location) -> None:
-    """Append the repository to the file; `RefusedError` when the name is taken."""
+    """Append the repository to the file; raise `RefusedError` if the name is in use."""
     import tomlkit
 
     if name in config.repositories:
         raise RefusedError(
-            f"there is a repository named {name!r} already",
-            hint=f"icectl remote remove {shell_argument(name)}",
+            f"a repository named {name!r} already exists",
+            hint=f"remove it first: icectl remote remove {shell_argument(name)}",
         )
     document = tomlkit.parse(config.text)
     entry: dict[str, Any] = {"location": location.url}
@@ -114,16 +115,16 @@ def add_repository(config: ConfigFile, name: str, location: Location) -> None:
 
 
 def remove_repository(config: ConfigFile, name: str) -> None:
-    """Remove the repository's tables from the file; comments about the next table stay."""
+    """Remove the repository's tables from the file, but not the comments of the next table."""
     import tomlkit
 
     document = tomlkit.parse(config.text)
     tables = document.get("repositories", {})
     if name not in tables:
         raise RefNotFoundError(
-            f"there is no repository named {name!r}", hint="icectl remote list shows the names"
+            f"there is no repository named {name!r}", hint="list the names: icectl remote list"
         )
-    # tomlkit counts the comment above a header to the table before it.
+    # tomlkit assigns the comment above a header to the previous table.
     comments = _trailing_comments(tables[name].as_string())
     del tables[name]
     if not tables:
@@ -152,7 +153,7 @@ def _parse(text: str) -> dict[str, Any]:
 
 
 def _check_integers(value: object) -> None:
-    """TOML promises 64 bits, but Python takes more, and then fails to print them."""
+    """Raise `ValueError` for more than 64 bits, which Python parses but cannot print."""
     if isinstance(value, dict | list):
         for item in value.values() if isinstance(value, dict) else value:
             _check_integers(item)
@@ -161,7 +162,7 @@ def _check_integers(value: object) -> None:
 
 
 def _replace(config: ConfigFile, text: str) -> None:
-    """Put the new text in place as a whole, readable by its owner only."""
+    """Replace the file atomically; only its owner can read it."""
     target = config.path.resolve()
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,13 +1,15 @@
-"""What a command gets besides its own arguments: the repository, the output, the user.
+"""The context of a command: repository, output and user interaction.
 
-Nothing is opened, read or imported before a command asks for it.
+Nothing is opened, read or imported before a command needs it.
 """
 
 from __future__ import annotations
 
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -51,13 +53,13 @@ class CommandContext:
 
     @cached_property
     def location(self) -> Location:
-        """The repository the user means, found as `--repo` documents."""
+        """The location of the repository, found as the help of `--repo` says."""
         from icectl.cli.locations import find_location
 
         return find_location(self.options.repo, self.options.storage_option, self.environ)
 
     def open_storage(self, location: str | None = None) -> Storage:
-        """The storage of `location` (default: `self.location`); nothing is read yet."""
+        """Return the storage at `location` (default: `self.location`) without reading from it."""
         from icectl.storage.open import open_storage
 
         found = self._find(location)
@@ -80,19 +82,14 @@ class CommandContext:
         return open_repository(self.open_storage())
 
     def command_line(self, command: str, *arguments: str, repo: str | None = None) -> str:
-        """A call for the same repository as this one, for a user to paste into a shell."""
-        import shlex
-
-        repo = self.options.repo if repo is None else repo
-        options = [] if repo is None else ["-r", repo]
-        for option in self.options.storage_option:
-            options += ["--storage-option", option]
+        """Return a command line for the same repository that a user can paste into a shell."""
+        options = replace(self.options, repo=repo or self.options.repo).repository_words()
         if any(argument.startswith("-") for argument in arguments):
-            return f"icectl {command} {shlex.join([*options, '--', *arguments])}"
-        return f"icectl {command} {shlex.join([*arguments, *options])}".rstrip()
+            return f"icectl {command} {options} -- {shlex.join(arguments)}"
+        return " ".join(filter(None, ("icectl", command, shlex.join(arguments), options)))
 
     def now(self) -> int:
-        """Microseconds since 1970-01-01 UTC; `ICECTL_NOW` fixes it for golden output."""
+        """Microseconds since 1970-01-01 UTC; `ICECTL_NOW` overrides it for golden output."""
         fixed = self.environ.get("ICECTL_NOW")
         if not fixed:
             return time.time_ns() // 1000
@@ -103,23 +100,23 @@ class CommandContext:
         except UsageError:
             raise UsageError(
                 f"ICECTL_NOW is {fixed!r}, which is not a time",
-                hint="unset ICECTL_NOW, or write a time such as 2024-01-31T12:00:00Z",
+                hint="unset ICECTL_NOW, or set a time such as 2024-01-31T12:00:00Z",
             ) from None
 
     def parse_moment(self, text: str | None) -> int | None:
-        """A `--since` value as a time; None stays None."""
+        """Parse a value of `--since`; None stays None."""
         from icectl.cli.moments import parse_moment
 
         return None if text is None else parse_moment(text, self.now())
 
     def parse_last_moment(self, text: str | None) -> int | None:
-        """The same for `--until`, where a date includes its day."""
+        """Parse a value of `--until`, where a date includes the day."""
         from icectl.cli.moments import parse_last_moment
 
         return None if text is None else parse_last_moment(text, self.now())
 
     def emit(self, document: T, text: Renderer[T], *, paged: bool = False) -> None:
-        """Print one Result: as its JSON form, or drawn from the blocks of `text(document)`."""
+        """Print a result as JSON, or as the blocks of `text(document)`."""
         if self.wants_text:
             self.output.write(text(document), paged=paged)
             return
@@ -137,9 +134,9 @@ class CommandContext:
         beside: Mapping[str, Any] | None = None,
         paged: bool = True,
     ) -> None:
-        """Print a list: `{**beside, key: [...]}`, one object per line, or drawn by `text`.
+        """Print a list: as `{**beside, key: [...]}`, one object per line, or rendered by `text`.
 
-        `items` may be an iterator: `--jsonl` and a streaming `text` print as it goes.
+        `items` may be an iterator: `--jsonl` and a streaming `text` print items as they arrive.
         """
         if self.options.jsonl:
             from icectl.render.json import render_jsonl
@@ -151,12 +148,12 @@ class CommandContext:
             self.output.write(text(items), paged=paged)
 
     def note(self, message: str) -> None:
-        """Something the user may want to know; silent with --quiet."""
+        """Print a note to stderr, except with --quiet."""
         if not self.options.quiet:
             self._say(message)
 
     def warn(self, message: str) -> None:
-        """Something the user must know, --quiet or not."""
+        """Print a warning to stderr, even with --quiet."""
         self._say(f"warning: {message}")
 
     @cached_property
@@ -170,7 +167,7 @@ class CommandContext:
         return ProgressDisplay(console=self._error_console())
 
     def progress(self, label: str, total: int | None = None, *, unit: str = "") -> Phase:
-        """A bar on a terminal, a line every 30 seconds elsewhere, nothing with --quiet."""
+        """Show a bar on a terminal, a line every 30 seconds elsewhere, nothing with --quiet."""
         return self._progress.phase(label, total, unit)
 
     def _error_console(self) -> Console:
@@ -183,16 +180,16 @@ class CommandContext:
 
     @property
     def is_interactive(self) -> bool:
-        """Whether there is somebody to ask."""
+        """Whether a user can answer questions."""
         return sys.stdin.isatty() and sys.stderr.isatty()
 
     def confirm(self, question: str, *, yes: bool, plan: Iterable[Block] = ()) -> None:
-        """Show the plan and ask; return when the user agrees, `RefusedError` otherwise."""
+        """Show the plan and ask for confirmation; raise `RefusedError` if the user declines."""
         if yes:
             return
         if not self.is_interactive:
             raise RefusedError(
-                f"{self.command} needs a confirmation, and there is no terminal to ask on",
+                f"{self.command} needs confirmation, but there is no terminal",
                 hint=f"add --yes: icectl {self.command} --yes ...",
             )
         from rich.prompt import Confirm
@@ -208,7 +205,7 @@ class CommandContext:
         except EOFError:
             agreed = False
         if not agreed:
-            raise RefusedError(f"{self.command} was not confirmed, and nothing was changed")
+            raise RefusedError(f"{self.command} was not confirmed; nothing was changed")
 
     def _say(self, message: str) -> None:
         self.output.say(f"icectl: {escape_controls(message)}", hold=not self.wants_text)

@@ -1,4 +1,4 @@
-"""The choice between this process and Spark. A session begins when it is needed."""
+"""The choice between this process and Spark, whose session is started only if needed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from icectl.errors import UnsupportedError, UsageError
 
 
 class SparkChoice(ExitStack):
-    """What `--engine` and the options of Spark mean; the session ends with this."""
+    """The meaning of `--engine` and the Spark options; closing it ends the session."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class SparkChoice(ExitStack):
         if engine == "local" and (master or remote or conf):
             raise UsageError(
                 "--engine local cannot be combined with Spark options",
-                hint="leave one of them out",
+                hint="omit one of them",
             )
         check_spark_conf(conf)
         self._options = parse_spark_options(master, remote, conf)
@@ -49,7 +49,7 @@ class SparkChoice(ExitStack):
             self._least_refs = ROWS_FOR_SPARK
 
     def session(self, num_chunk_refs: int) -> Any:
-        """The session, or None where this process is enough for so many references."""
+        """Return the session, or None if this process can handle that many references."""
         if num_chunk_refs < self._least_refs:
             return None
         if self._session is None:

@@ -1,4 +1,4 @@
-"""The exit codes and what they mean, for `--help`, the man pages and the tests."""
+"""The exit codes and their meaning, for `--help`, the man pages and the tests."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ EXIT_CODES: tuple[tuple[int, str], ...] = (
     (1, "failed"),
     (USAGE, "usage error"),
     (FINDINGS, "findings (validate), a difference (diff --exit-code), or partly done"),
-    (10, "no repository there"),
+    (10, "repository not found"),
     (11, "conflict, retries used up"),
     (12, "no such ref or snapshot"),
     (13, "unreadable or damaged file"),
@@ -23,5 +23,5 @@ EXIT_CODES: tuple[tuple[int, str], ...] = (
     (16, "refused (status, guard, confirmation)"),
     (BUG, "a bug in icectl"),
     (INTERRUPTED, "interrupted"),
-    (BROKEN_PIPE, "the reader of the output went away"),
+    (BROKEN_PIPE, "the reader of the output closed the pipe"),
 )

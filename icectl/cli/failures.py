@@ -1,4 +1,4 @@
-"""The one place that turns a failure into a sentence, a hint, a JSON object and an exit code."""
+"""Turn an exception into a message or JSON object on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 import typer
 
 from icectl.cli import exit_codes
+from icectl.cli.app import PROGRAM, find_command, parameters_of
 from icectl.cli.hints import describe_hint
 from icectl.cli.options import Invocation
 from icectl.errors import (
@@ -25,7 +26,7 @@ from icectl.errors import (
 
 
 def report_failure(error: BaseException, invocation: Invocation, arguments: list[str]) -> int:
-    """Print what went wrong to stderr; the exit code."""
+    """Print the error to stderr; return the exit code."""
     if isinstance(error, BrokenPipeError):
         return exit_codes.BROKEN_PIPE
     if isinstance(error, KeyboardInterrupt):
@@ -34,7 +35,7 @@ def report_failure(error: BaseException, invocation: Invocation, arguments: list
         error = _usage_error(error, invocation, arguments)
     if isinstance(error, IcectlError):
         error = _with_hint(error, invocation)
-        hint = None if error.hint is None else describe_hint(error.hint)
+        hint = None if error.hint is None else describe_hint(error.hint, invocation.options)
         return _report(error.kind, error.message, hint, error.exit_code, arguments, error.facts)
     from icectl.cli.locations import hide_known_secrets, hide_secrets
 
@@ -55,21 +56,26 @@ def report_failure(error: BaseException, invocation: Invocation, arguments: list
 def _usage_error(
     error: typer.TyperException, invocation: Invocation, arguments: list[str]
 ) -> UsageError:
-    """typer's own finding: an unknown option, a missing or a wrong value."""
+    """Report an error found by typer: an unknown option, a missing or invalid value."""
     from icectl.cli.locations import is_repository_directory
 
     message = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
-    context = getattr(error, "ctx", None)
-    path = context.command_path if context is not None else "icectl"
-    hint = f"`{path} --help` lists what it takes"
+    command = find_command(arguments)
+    path = f"{PROGRAM} {command}".rstrip()
+    hint = f"see {path} --help"
+    option = getattr(error, "option_name", None)
+    if message.startswith("No such option") and any(
+        option in one.opts for one in parameters_of(command)
+    ):
+        hint = f"write the option after the command: {path} {option}"
     if "unexpected extra argument" in message:
         for word in filter(is_repository_directory, arguments):
-            hint = f"name a repository with -r: {path} -r {shlex.quote(word)}"
+            hint = f"give the repository with -r: {path} -r {shlex.quote(word)}"
     return UsageError(message[:1].lower() + message[1:], hint=hint)
 
 
 def _with_hint(error: IcectlError, invocation: Invocation) -> IcectlError:
-    """The error with the hint that only the command line can give."""
+    """Add the hint that only the command line knows."""
     from icectl.cli.locations import is_repository_directory, suggest_repository
 
     if isinstance(error, RefNotFoundError | RepositoryNotFoundError):
@@ -79,15 +85,15 @@ def _with_hint(error: IcectlError, invocation: Invocation) -> IcectlError:
         places = invocation.words if invocation.takes_repository else ()
         for value in filter(is_repository_directory, places):
             call = f"icectl {invocation.command} -r {shlex.quote(value)}"
-            error.hint = f"{value} is a directory with a repository: {call}"
+            error.hint = f"to use the repository {value}, run {call}"
     elif isinstance(error, FormatError | ObjectNotFoundError):
         if invocation.command in ("inspect-file", "validate"):
             return error
-        # Without a level validate looks at metadata only.
+        # By default validate does not read manifests.
         level = " --level manifests" if (error.path or "").startswith("manifests/") else ""
-        hint = error.hint or f"`icectl validate{level}` shows what is damaged and what is sound"
+        hint = error.hint or f"find all damage with icectl validate{level}"
         if isinstance(error, ObjectNotFoundError):
-            # It was the repository that named the file.
+            # The repository refers to the file, so the repository is damaged.
             return FormatError("the file is missing", path=error.path, hint=hint)
         error.hint = hint
     return error
@@ -101,7 +107,7 @@ def _report(
     arguments: list[str],
     facts: Mapping[str, int] | None = None,
 ) -> int:
-    """One sentence on stderr, or one object under --json. A closed stderr changes nothing."""
+    """Print a sentence to stderr, or an object with --json. Ignore a closed stderr."""
     from icectl.cli.locations import hide_secrets
     from icectl.limits import shorten
 
@@ -130,6 +136,6 @@ def _describe(error: Mapping[str, Any], *, as_json: bool) -> str:
 
 
 def _wants_json(arguments: list[str]) -> bool:
-    """Read from the raw words, since a usage error comes before there are parsed ones."""
+    """Look at the raw arguments, because a usage error occurs before they are parsed."""
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     return "--json" in options or "--jsonl" in options

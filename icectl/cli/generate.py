@@ -29,14 +29,14 @@ def generate() -> dict[str, str]:
 
 
 def write(root: Path) -> None:
-    """Write every file, and remove pages of commands that are no more."""
+    """Write every file, and remove pages that no longer exist."""
     files = generate()
-    for path in (root / "man").glob("*.1"):
-        if f"man/{path.name}" not in files:
+    for path in (root / "man").glob("**/*.[1-9]"):
+        if str(path.relative_to(root)) not in files:
             path.unlink()
     for name, text in files.items():
         path = root / name
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
 
 

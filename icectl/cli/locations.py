@@ -1,7 +1,7 @@
-"""Which repository the user means: a path, a URL, a name from the config file, or where they are.
+"""Find the repository: a path, a URL, a name from the config file, or the current directory.
 
-Storage options never carry secrets: credentials come from the standard variables and files
-of the storage, so that none lands in a shell history, a process list or a config file.
+Storage options never contain secrets: the storage libraries read credentials from the standard
+variables and files, so secrets do not get into shell history, process lists or the config file.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ _SECRET = re.compile(
     re.IGNORECASE,
 )
 _SECRET_FILE = re.compile(r"(file|path|provider|bitlength|enabled)$|\.secret(s|keyref)\.", re.I)
-"""Settings of Spark that say where a secret is, or something about it."""
+"""Spark settings that are not secrets but refer to one."""
 _USERINFO = re.compile(r"://(?:[^\s/]*@|[^\s/@:]*:(?![0-9]*(?:/|$))\S*@)")
-"""`user:password@` of a URL; keys of AWS may well contain a `/`, which no port does."""
+"""`user:password@` in a URL. AWS secret keys may contain a `/`; ports do not."""
 _AUTHORIZATION = re.compile(r"\b(Bearer|Basic) +[^\s'\"]+", re.IGNORECASE)
 _SHORTEST_SECRET = 6
-"""Shorter values of variables would hide much of any text."""
+"""Shorter values occur by chance in many texts, and hiding them would hide too much."""
 _ONE_SLASH = re.compile(r"(file|s3|gs|gcs|memory):/(?!/)")
 _LIKE_A_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{2,62}/\S+")
-"""`bucket/prefix`, as people write it who leave out the scheme."""
-_MARKERS = (("repo",), ("refs", "snapshots"), ("r", "s"))
-"""What lies in the root of a repository: V2, V1, and the legacy generations."""
+"""`bucket/prefix`, if the user forgot the scheme."""
+_MARKERS = (("repo",), ("refs", "snapshots"), ("r", "s"), ("snapshots", "overwritten"))
+"""Names in the root of a repository: V2, V1, the legacy generations, V2 without `repo`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +44,7 @@ class Location:
 def find_location(
     repo: str | None, storage_options: Iterable[str], environ: Mapping[str, str]
 ) -> Location:
-    """`--repo`, else `$ICECTL_REPO`, else the repository that the current directory is in."""
+    """Return `--repo`, else `$ICECTL_REPO`, else the repository around the current directory."""
     options = parse_storage_options(storage_options)
     named = repo if repo is not None else environ.get("ICECTL_REPO")
     if named:
@@ -54,16 +54,16 @@ def find_location(
     directory = _directory_upward()
     if directory is None:
         raise RepositoryNotFoundError(
-            "there is no repository in this directory or above it",
-            hint="name one: -r LOCATION, or set ICECTL_REPO",
+            "no repository in this directory or any parent directory",
+            hint="add -r LOCATION, or set ICECTL_REPO",
         )
     return Location(directory, options)
 
 
 def resolve_location(text: str, options: Mapping[str, str], environ: Mapping[str, str]) -> Location:
-    """A location as a user writes it. A name from the config file wins over a directory.
+    """Resolve a location of a user. A name in the config file takes precedence over a directory.
 
-    A relative path in the config file is seen from the directory of that file.
+    A relative path in the config file is relative to the directory of that file.
     """
     if "://" in text:
         return Location(without_password(text), options)
@@ -81,14 +81,14 @@ def resolve_location(text: str, options: Mapping[str, str], environ: Mapping[str
         url = f"{mistyped[1]}:///" if mistyped[1] == "file" else f"{mistyped[1]}://"
         raise UsageError(
             f"{text} is neither a path nor a URL",
-            hint=f"write {url}{text[mistyped.end() :]}, or ./{text} for a directory of this name",
+            hint=f"write {url}{text[mistyped.end() :]}, or ./{text} for a directory with this name",
         )
     path = _expand(text)
     return Location(str(path if path.is_absolute() else working_directory() / path), options)
 
 
 def suggest_repository(text: str, environ: Mapping[str, str]) -> str | None:
-    """A hint for a location that holds no repository: what the user may have meant."""
+    """Return a hint for a location without a repository: a likely alternative."""
     if "://" in text:
         return None
     if not looks_like_location(text):
@@ -102,12 +102,23 @@ def suggest_repository(text: str, environ: Mapping[str, str]) -> str | None:
     path = _expand(text).absolute()
     around = next(filter(is_repository_directory, path.parents), None)
     if around is not None:
-        return f"it lies inside the repository {around}: -r {shell_word(str(around))}"
+        return f"use the repository that contains it: -r {shell_word(str(around))}"
+    if below := _find_below(path):
+        return f"did you mean {os.path.join(text, below)}?"  # noqa: PTH118 -- as typed
     if neighbour := _suggest_neighbour(path):
         return neighbour
     if _LIKE_A_BUCKET.fullmatch(text) and not path.parent.exists():
-        return f"is it in a bucket? Write -r s3://{shell_word(text)} or -r gs://{shell_word(text)}"
+        return f"for a bucket, write -r s3://{shell_word(text)} or -r gs://{shell_word(text)}"
     return None
+
+
+def _find_below(path: Path) -> str | None:
+    """The name of a repository in this directory."""
+    try:
+        names = sorted(entry.name for entry in os.scandir(path) if entry.is_dir())
+    except OSError:
+        return None
+    return next((name for name in names if is_repository_directory(path / name)), None)
 
 
 def _suggest_neighbour(path: Path) -> str | None:
@@ -128,37 +139,39 @@ def _expand(text: str) -> Path:
         return Path(text).expanduser()
     except RuntimeError:
         raise UsageError(
-            f"{text} begins with a home directory that is not known",
-            hint=f"write the whole path, or ./{text} for a directory of this name",
+            f"the home directory in {text} is unknown",
+            hint=f"write the full path, or ./{text} for a directory with this name",
         ) from None
 
 
 def looks_like_location(text: str) -> bool:
-    """Whether the text can only be a path or a URL, never a name or a ref."""
+    """Return whether the text can only be a path or a URL, not a name or a ref."""
     return "://" in text or text in (".", "..", "~") or text.startswith(("/", "./", "../", "~/"))
 
 
 def is_repository_directory(path: str | Path) -> bool:
     root = Path(path)
     try:
-        if path == "" or (root / "repo").is_dir():  # a repository may well be named repo
+        if path == "" or (root / "repo").is_dir():  # a directory named repo may be a repository
             return False
         return any(all((root / name).exists() for name in names) for names in _MARKERS)
-    except (OSError, ValueError):  # a name that no file can have, or no permission to look
+    except (OSError, ValueError):  # an invalid file name, or no permission
         return False
 
 
 def parse_storage_options(pairs: Iterable[str]) -> dict[str, str]:
-    """`KEY=VALUE` words as a mapping; anything that looks like a secret is refused."""
+    """Parse `KEY=VALUE` pairs; refuse anything that looks like a secret."""
     options = {}
     for pair in pairs:
         key, separator, value = pair.partition("=")
         if not separator or not key:
-            raise UsageError("a storage option is written KEY=VALUE", hint="endpoint_url=URL")
+            raise UsageError(
+                "a storage option must have the form KEY=VALUE", hint="write endpoint_url=URL"
+            )
         if is_secret(key, value):
             raise UsageError(
                 f"the storage option {key} looks like a secret, or contains one",
-                hint="credentials come from the standard variables and files: AWS_ACCESS_KEY_ID, "
+                hint="set credentials in the standard variables or files: AWS_ACCESS_KEY_ID, "
                 "AWS_PROFILE, ~/.aws, GOOGLE_APPLICATION_CREDENTIALS",
             )
         options[key] = value
@@ -166,7 +179,7 @@ def parse_storage_options(pairs: Iterable[str]) -> dict[str, str]:
 
 
 def is_secret(key: str, value: str) -> bool:
-    """Whether a setting may neither be stored nor shown; a query may be a signature."""
+    """Return whether a setting must not be stored or shown; a query may be a signature."""
     return (
         _SECRET.search(key) is not None
         or _has_password(value)
@@ -175,36 +188,36 @@ def is_secret(key: str, value: str) -> bool:
 
 
 def without_password(url: str) -> str:
-    """The URL itself; `UsageError` when it would carry a secret into messages."""
+    """Return the URL; raise `UsageError` if it contains a user name or a password."""
     if _has_password(url):
         raise UsageError(
-            "the location holds a user name or a password",
-            hint="credentials come from the standard variables and files",
+            "the location contains a user name or a password",
+            hint="set credentials in the standard variables or files",
         )
     return url
 
 
 def _has_password(url: str) -> bool:
-    """Whether a URL carries `user:password@`; the message must not repeat it."""
+    """Return whether a URL contains `user:password@`, which messages must not repeat."""
     return _USERINFO.search(url) is not None
 
 
 def hide_secrets(text: str) -> str:
-    """The text of a message, without the passwords that the user typed where none belong.
+    """Return the text of a message without passwords that the user typed by mistake.
 
-    In time that is linear in the length of the text: names from a file come into messages.
+    The time is linear in the length of the text, because messages contain names from files.
     """
     return re.sub(r"\S+", lambda word: _hide_value(_hide_password(word[0])), text)
 
 
 def _hide_password(word: str) -> str:
-    # Behind the last @ no pattern can match; there each :// would look through all of the rest.
+    # No pattern can match after the last @; there, each :// would scan the entire rest.
     head, at, rest = word.rpartition("@")
     return _USERINFO.sub(f"://{HIDDEN}@", head + at) + rest
 
 
 def hide_known_secrets(text: str, environ: Mapping[str, str]) -> str:
-    """For a traceback, whose texts are not ours: without the secrets of the environment."""
+    """Remove the secrets of the environment from a traceback, which may contain any text."""
     known = {value for name, value in environ.items() if _SECRET.search(name)}
     for value in sorted(known, key=len, reverse=True):
         if len(value) >= _SHORTEST_SECRET and not Path(value).is_absolute():
@@ -213,7 +226,7 @@ def hide_known_secrets(text: str, environ: Mapping[str, str]) -> str:
 
 
 def check_spark_conf(conf: Iterable[str]) -> None:
-    """Refuse a secret: Spark would show it in the arguments of its Java process."""
+    """Refuse secrets, which Spark would pass in the arguments of its Java process."""
     for pair in conf:
         key, _, value = pair.partition("=")
         if _SECRET_FILE.search(key):
@@ -221,15 +234,15 @@ def check_spark_conf(conf: Iterable[str]) -> None:
         if is_secret(key, value) or hide_secrets(value) != value:
             raise UsageError(
                 f"the Spark setting {key} looks like a secret, or contains one",
-                hint="every user of this machine could read it; write it into spark-defaults.conf "
-                "in the directory that SPARK_CONF_DIR names, with mode 0600",
+                hint="every user of this machine could read it; write it to spark-defaults.conf, "
+                "with mode 0600, in the directory SPARK_CONF_DIR",
             )
 
 
 def _hide_value(word: str) -> str:
-    """`secret=(hidden)` for `secret=VALUE`; the value may contain `=` itself."""
+    """Replace `secret=VALUE` by `secret=(hidden)`; the value may contain `=`."""
     if word == "KEY=VALUE":
-        return word  # our own words
+        return word  # part of the message
     position = 0
     for key in word.split("=")[:-1]:
         position += len(key) + 1
@@ -243,7 +256,7 @@ def working_directory() -> Path:
         return Path.cwd()
     except OSError:
         raise UsageError(
-            "the current directory does not exist any more", hint="go to another one: cd"
+            "the current directory no longer exists", hint="change to another directory: cd"
         ) from None
 
 

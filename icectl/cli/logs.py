@@ -1,4 +1,4 @@
-"""What `-v` and `-vv` show on stderr: the log records of icectl itself, never of its libraries."""
+"""Show log records on stderr for `-v` and `-vv`: those of icectl, never of its libraries."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ CLEAR_LINE = "\r\x1b[K"
 
 @contextmanager
 def shown_logs(verbosity: int, environ: Mapping[str, str]) -> Iterator[None]:
-    """Show notes with 1, and every request with its time with 2 or more."""
+    """Show notes with verbosity 1, and every request with its duration from 2."""
     if verbosity <= 0:
         yield
         return
     logger = logging.getLogger("icectl")
     handler = logging.StreamHandler(sys.stderr)
-    # A progress bar may be on the line.
+    # The line may contain a progress bar.
     start = CLEAR_LINE if is_terminal(sys.stderr, environ) else ""
     handler.setFormatter(_Formatter(start, with_times=verbosity > 1))
     before = logger.level

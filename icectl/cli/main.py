@@ -1,4 +1,4 @@
-"""The entry point: one call of icectl, from the words on the command line to the exit code."""
+"""The entry point: run one command line and return the exit code."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ COMPLETE_VARIABLE = "_ICECTL_COMPLETE"
 
 def main() -> NoReturn:
     _replace_closed_streams()
-    # numpy's linear algebra is never used; its threads would only spin while a command starts.
+    # icectl does not use numpy's linear algebra, whose threads would slow down the start.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     code = run(sys.argv[1:], os.environ)
-    with contextlib.suppress(OSError):  # reported already
+    with contextlib.suppress(OSError):  # already reported
         sys.stdout.flush()
         sys.stderr.flush()
-    # Everything is written and closed. Tearing down the interpreter would be a tenth of a short
-    # command, complain about a closed pipe, and wait for threads after Ctrl-C.
+    # All output is written and closed. Finalizing the interpreter would take a tenth of the time
+    # of a short command, complain about a closed pipe, and wait for threads after Ctrl-C.
     os._exit(code)
 
 
 def _replace_closed_streams() -> None:
-    """Python has None for a stream that the caller closed, as some daemons do.
+    """Replace streams that are None because the caller, such as a daemon, closed them.
 
-    The replacement of a closed stdout refuses writes, so that lost output is reported.
+    The replacement for stdout refuses writes, so lost output is reported.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -38,10 +38,10 @@ def _replace_closed_streams() -> None:
 
 
 def run(arguments: list[str], environ: Mapping[str, str]) -> int:
-    """Run one command line; the exit code."""
+    """Run one command line; return the exit code."""
     import typer
 
-    from icectl.cli.app import PROGRAM, root
+    from icectl.cli.app import GROUPS, PROGRAM, root
     from icectl.cli.failures import report_failure
     from icectl.cli.options import Invocation
 
@@ -53,8 +53,8 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> int:
 
         completion_init()
         root().main(arguments, prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE)
-    if arguments[:1] == ["help"]:
-        arguments = [*arguments[1:], "--help"]
+    if "help" in arguments[:2] and (arguments[0] == "help" or arguments[0] in GROUPS):
+        arguments = [*(word for word in arguments if word != "help"), "--help"]
     invocation = Invocation(environ)
     try:
         with root().make_context(PROGRAM, list(arguments), obj=invocation) as context:

@@ -1,4 +1,4 @@
-"""Times and ages as a user writes them: `2024-01-31`, `2024-01-31T12:00:00Z`, `3d`, `2 weeks`."""
+"""Parse times and ages: `2024-01-31`, `2024-01-31T12:00:00Z`, `3d`, `2 weeks`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _HINT = "write a date (2024-01-31), a time (2024-01-31T12:00:00Z) or an age (12h
 
 
 def parse_age(text: str) -> int:
-    """`3d`, `12h`, `1d12h`, `2 weeks` as microseconds; a month has 30 days."""
+    """Return `3d`, `12h`, `1d12h` or `2 weeks` as microseconds; a month has 30 days."""
     words = _WORDS.fullmatch(text)
     if words is not None:
         return int(words[1]) * _WORD_SECONDS[words[2].lower()] * 1_000_000
@@ -39,15 +39,15 @@ def parse_age(text: str) -> int:
 
 
 def parse_moment(text: str, now: int) -> int:
-    """A date, a time or an age before `now`, as microseconds since 1970-01-01 UTC.
+    """Return a date, a time or an age before `now` as microseconds since 1970-01-01 UTC.
 
-    A time without an offset is UTC, like everything that icectl prints.
+    A time without an offset is UTC, like all times that icectl prints.
     """
     text = _resolve_day(text, now)
     if (_AGE.match(text) or _WORDS.fullmatch(text)) and "-" not in text:
         moment_ago = now - parse_age(text)
         if moment_ago < _FIRST:
-            raise UsageError(f"{text!r} is too long ago", hint="the year 1 is the first")
+            raise UsageError(f"{text!r} is before the year 1", hint="give a later time")
         return moment_ago
     try:
         moment = datetime.fromisoformat(text)
@@ -59,7 +59,7 @@ def parse_moment(text: str, now: int) -> int:
 
 
 def parse_last_moment(text: str, now: int) -> int:
-    """The same, where a date is the whole day: the last moment of it."""
+    """The same, except that a date means the last moment of that day."""
     text = _resolve_day(text, now)
     moment = parse_moment(text, now)
     try:
@@ -70,7 +70,7 @@ def parse_last_moment(text: str, now: int) -> int:
 
 
 def _resolve_day(text: str, now: int) -> str:
-    """The date (UTC) that `today` or `yesterday` names; any other text as it is."""
+    """Return the date (UTC) for `today` and `yesterday`, and any other text unchanged."""
     days = _DAYS_AGO.get(text.lower())
     if days is None:
         return text

@@ -1,14 +1,15 @@
-"""How a command declares itself: the `command` decorator and shared `Annotated` options.
+"""The `command` decorator and shared `Annotated` options.
 
-A command is a function `(context, ...) -> exit code or None`. The decorator adds the options
-that every command takes, and hands the function a `CommandContext`. The aliases below give
-equal parameters equal names, help and completion in every command.
+A command is a function `(context, ...) -> exit code or None`. The decorator adds the common
+options and passes a `CommandContext` to the function. The aliases below give the same parameters
+the same names, help and completion in every command.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
+import shlex
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, get_args, get_type_hints
@@ -31,8 +32,15 @@ class CommonOptions:
     quiet: bool = False
     verbose: int = 0
 
+    def repository_words(self) -> str:
+        """The options that name the repository, for a command that a user may paste."""
+        words = [] if self.repo is None else ["-r", self.repo]
+        for option in self.storage_option:
+            words += ["--storage-option", option]
+        return shlex.join(words)
+
     def merged(self, values: Mapping[str, Any]) -> CommonOptions:
-        """These options, given before the command, with those given after it."""
+        """Merge these options, given before the command, with those given after it."""
         return CommonOptions(
             repo=values.get("repo") if values.get("repo") is not None else self.repo,
             storage_option=self.storage_option + tuple(values.get("storage_option") or ()),
@@ -46,22 +54,22 @@ class CommonOptions:
 
 @dataclass(slots=True)
 class Invocation:
-    """One call of icectl: the environment, the common options, and the command once known."""
+    """One run of icectl: the environment, the common options, and the command once known."""
 
     environ: Mapping[str, str]
     options: CommonOptions = field(default_factory=CommonOptions)
     command: str = ""
     takes_repository: bool = False
     words: tuple[str, ...] = ()
-    """The texts among the command's own arguments."""
+    """The string values among the arguments of the command."""
 
 
 def command(
     *, repository: bool = True, storage_options: bool | None = None, jsonl: bool = False
 ) -> Callable[[CommandBody], Callable[..., Any]]:
-    """Make a function `(context, ...)` a command, with the common options behind its own.
+    """Make a function `(context, ...)` a command, with the common options after its own.
 
-    `--storage-option` comes with `--repo` unless `storage_options` says otherwise.
+    By default, `--storage-option` is included if `--repo` is; `storage_options` overrides this.
     """
     with_storage = repository if storage_options is None else storage_options
 
@@ -109,7 +117,7 @@ def command(
 
 
 def _complete_by_metavar(declared: Any) -> None:
-    """Equal metavars complete alike; where a name or a REF belongs, a location is refused."""
+    """Set the completion for the metavar; refuse a location if a name or a REF is expected."""
     if declared.autocompletion is None:
         declared.autocompletion = completion.BY_METAVAR.get(declared.metavar)
     if declared.metavar in _NAMES and declared.callback is None:
@@ -128,7 +136,7 @@ RepoOption = Annotated[
         "-r",
         metavar="LOCATION",
         help="The repository: a path, a URL (s3://, gs://, file://, memory://) or a name from the "
-        "config file. Default: $ICECTL_REPO, else the repository that the current directory is in.",
+        "config file. Default: $ICECTL_REPO, else the repository around the current directory.",
         autocompletion=completion.BY_METAVAR["LOCATION"],
     ),
 ]
@@ -137,7 +145,7 @@ StorageOption = Annotated[
     typer.Option(
         "--storage-option",
         metavar="KEY=VALUE",
-        help="An option for the storage, such as endpoint_url=http://127.0.0.1:9000. Repeatable. "
+        help="A storage option, such as endpoint_url=http://127.0.0.1:9000. Repeatable. "
         "Credentials come from the standard variables and files.",
     ),
 ]
@@ -152,7 +160,7 @@ VerboseOption = Annotated[
         "-v",
         count=True,
         show_default=False,
-        help="Log what icectl does to stderr; -vv logs details.",
+        help="Log operations to stderr; -vv logs every request.",
     ),
 ]
 COMMON: dict[str, tuple[Any, Any]] = {
@@ -188,24 +196,22 @@ def common_parameters(
 
 
 REF_HELP = (
-    "A branch, a tag, a snapshot id or at least 4 characters of one; REF~N and REF^ name "
-    "ancestors. Write branch:NAME or tag:NAME where a name is both."
+    "A branch, a tag, or a snapshot id or its first 4 or more characters; REF~N and REF^ are "
+    "ancestors. Write branch:NAME or tag:NAME if a name is both."
 )
 
 
 def refuse_location(ctx: typer.Context, value: Any) -> Any:
-    """`icectl log ./repo` is what everybody types first: name the right call."""
+    """Show the right command to users who type `icectl log ./repo`."""
     from icectl.cli.locations import looks_like_location
     from icectl.errors import UsageError
 
     texts = value if isinstance(value, list | tuple) else [value]
     for text in texts:
         if isinstance(text, str) and looks_like_location(text):
-            import shlex
-
             call = f"{ctx.command_path} -r {shlex.quote(text)}"
             if text.startswith("/") and any(one.metavar == "PATH" for one in ctx.command.params):
-                call += f", or for a node: {ctx.command_path} main {shlex.quote(text)}"
+                call += f"; for a node, run {ctx.command_path} main {shlex.quote(text)}"
             if not any(one.name == "repo" for one in ctx.command.params):
                 call = ctx.command.get_usage(ctx).removeprefix("Usage: ")
             raise UsageError(f"expected a name or a REF, but {text} is a location", hint=call)
@@ -217,7 +223,7 @@ OptionalRefArgument = Annotated[str | None, typer.Argument(metavar="REF", help=R
 DefaultRefArgument = Annotated[
     str | None, typer.Argument(metavar="REF", help=f"{REF_HELP} Default: main.")
 ]
-"""None is `DEFAULT_REF`: the text `main` could be a tag as well."""
+"""None means `DEFAULT_REF`: the text `main` could also be a tag."""
 BranchArgument = Annotated[str, typer.Argument(metavar="BRANCH", help="The branch.")]
 TagArgument = Annotated[str, typer.Argument(metavar="TAG", help="The tag.")]
 NewNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The new name.")]
@@ -226,27 +232,28 @@ PathArgument = Annotated[
 ]
 NumberOption = Annotated[
     int | None,
-    typer.Option("--number", "-n", metavar="COUNT", min=0, help="At most this many."),
+    typer.Option("--number", "-n", metavar="COUNT", min=0, help="Show at most this many."),
 ]
 _MOMENT_HELP = (
     "A date (2024-01-31), a time (2024-01-31T12:00:00Z), or an age (3d, 12h, '2 weeks', yesterday)."
 )
 SinceOption = Annotated[
-    str | None, typer.Option("--since", metavar="TIME", help=f"Not older than this. {_MOMENT_HELP}")
+    str | None,
+    typer.Option("--since", metavar="TIME", help=f"Show entries since this. {_MOMENT_HELP}"),
 ]
 UntilOption = Annotated[
     str | None,
     typer.Option(
         "--until",
         metavar="TIME",
-        help=f"Not newer than this. {_MOMENT_HELP} A date includes its day.",
+        help=f"Show entries until this. {_MOMENT_HELP} A date includes the day.",
     ),
 ]
 ExpectOption = Annotated[
     str | None,
-    typer.Option("--expect", metavar="REF", help="Refuse unless it points to this snapshot now."),
+    typer.Option("--expect", metavar="REF", help="Refuse unless it points to this snapshot."),
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Show exactly what would happen, and change nothing.")
+    bool, typer.Option("--dry-run", help="Show what would be done without changing anything.")
 ]

@@ -1,7 +1,7 @@
-"""The storages that virtual chunks lie in.
+"""Open the storages of virtual chunks.
 
-Their locations come from whoever wrote the repository, so that nothing the user gave for one
-cloud goes to another: storage options apply to the scheme of the repository only.
+Their locations come from the repository and are untrusted. Storage options apply only to the
+scheme of the repository, so credentials for one cloud are never sent to another.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class SourceOpener:
         if client is not None:
             return client.in_bucket(split_bucket(scheme, rest)[0])
         if scheme == "file":
-            # Only below the root of a repository links are not followed.
+            # Links are refused only below the root of a repository.
             return LocalStorage(rest, follow_links=True)
         options = dict(self._options) if scheme == self._scheme else {}
         if scheme == "s3":

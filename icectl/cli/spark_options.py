@@ -1,4 +1,4 @@
-"""Options of the commands that can run on Spark, and the choice of the engine."""
+"""Options of commands that can run on Spark."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import typer
 
 if TYPE_CHECKING:
     from icectl.cli.context import CommandContext
-    from icectl.ops.tables.scope import Scope
     from icectl.repository.repository import Repository
     from icectl.spark.session import SparkOptions
+    from icectl.tables.scope import Scope
 
 ROWS_FOR_SPARK = 50_000_000
-"""Beyond this many references `auto` means Spark, where it is installed.
+"""Beyond this many references `auto` means Spark, if it is installed.
 
-Chosen for memory, not for speed. gc's plan of 10 million references on a machine of 2 cores: one
-process took 11 s and 950 MB, Spark 37 to 39 s with a driver of 125 MB that did not grow, and about
-10 s more to start. On 2 cores Spark was never faster; from where a larger cluster is has not been
-measured. 50 million are, by that measure, about 5 GB for one process.
+Chosen for memory, not for speed. For a gc plan with 10 million references on 2 cores, one process
+took 11 s and 950 MB; Spark took 37 to 39 s, plus about 10 s to start, with a driver of 125 MB that
+did not grow. On 2 cores Spark was never faster; larger clusters have not been measured. At that
+rate, one process needs about 5 GB for 50 million references.
 """
 
 EngineOption = Annotated[
@@ -27,8 +27,8 @@ EngineOption = Annotated[
     typer.Option(
         "--engine",
         metavar="auto|local|spark",
-        help="Where to work: in this process, or on Spark. auto: on Spark when one of its options "
-        f"is given, or beyond {ROWS_FOR_SPARK // 1_000_000} million references if it is installed.",
+        help="Run in this process (local) or on Spark. auto uses Spark if a Spark option is given, "
+        f"or for more than {ROWS_FOR_SPARK // 1_000_000} million references if it is installed.",
     ),
 ]
 SparkMasterOption = Annotated[
@@ -49,7 +49,7 @@ SparkConfOption = Annotated[
     typer.Option(
         "--spark-conf",
         metavar="KEY=VALUE",
-        help="A setting of Spark, such as spark.executor.memory=4g. Repeatable.",
+        help="A Spark setting, such as spark.executor.memory=4g. Repeatable.",
     ),
 ]
 TableRefOption = Annotated[
@@ -57,12 +57,12 @@ TableRefOption = Annotated[
     typer.Option(
         "--ref",
         metavar="REF",
-        help="Show these versions, or for snapshots and changes their history. Repeatable. "
-        "Default: main, and for snapshots and changes the whole repository.",
+        help="Use these versions; for snapshots and changes, their history. Repeatable. "
+        "Default: main; for snapshots and changes, all snapshots.",
     ),
 ]
 AllSnapshotsOption = Annotated[
-    bool, typer.Option("--all-snapshots", help="Show every snapshot of the repository.")
+    bool, typer.Option("--all-snapshots", help="Use every snapshot of the repository.")
 ]
 AsOfOption = Annotated[
     str | None,
@@ -79,14 +79,14 @@ AsOfOption = Annotated[
 def parse_spark_options(
     master: str | None, remote: str | None, conf: Iterable[str]
 ) -> SparkOptions:
-    """The options of Spark as one value; `UsageError` for what they cannot mean."""
+    """Combine the Spark options; raise `UsageError` if they are invalid."""
     from icectl.errors import UsageError
     from icectl.spark.session import CONNECT, SparkOptions
 
     if master and remote:
         raise UsageError(
             "--spark-master and --spark-remote cannot be combined",
-            hint="a Connect server has its own master",
+            hint="omit one of them; a Connect server has its own master",
         )
     if remote and not remote.startswith(CONNECT):
         raise UsageError(
@@ -97,7 +97,8 @@ def parse_spark_options(
         key, separator, value = pair.partition("=")
         if not separator or not key.startswith("spark."):
             raise UsageError(
-                "--spark-conf is written KEY=VALUE", hint="spark.executor.memory=4g for example"
+                "--spark-conf must have the form KEY=VALUE",
+                hint="write, for example, spark.executor.memory=4g",
             )
         pairs[key] = value
     return SparkOptions(master, remote, pairs)
@@ -110,9 +111,9 @@ def resolve_scope(
     all_snapshots: bool,
     as_of: str | None,
 ) -> Scope:
-    """The versions as snapshot ids, which cannot move while tables are read."""
+    """Resolve the versions to snapshot ids, which do not change while tables are read."""
     from icectl.errors import UsageError
-    from icectl.ops.tables.scope import Scope
+    from icectl.tables.scope import Scope
 
     if refs and all_snapshots:
         raise UsageError("--ref and --all-snapshots cannot be combined")

@@ -1,4 +1,4 @@
-"""Where output goes: stdout, a pager when stdout is a terminal, and stderr for notes."""
+"""Output to stdout, to a pager if stdout is a terminal, and notes to stderr."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ LINES_PER_WRITE = 500
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
-    """Whether colour, progress bars and questions are welcome on the stream."""
+    """Return whether the stream supports colour, progress bars and questions."""
     return stream.isatty() and environ.get("TERM") != "dumb"
 
 
 class Output:
-    """Blocks and lines to stdout: drawn by rich on a terminal, plain text elsewhere."""
+    """Writes blocks and lines to stdout: with rich on a terminal, as plain text elsewhere."""
 
     def __init__(self, environ: Mapping[str, str], *, no_color: bool = False) -> None:
         self._environ = environ
@@ -37,7 +37,7 @@ class Output:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        """Wait for the reader of the pager, also when the command failed half-way."""
+        """Wait until the user closes the pager, even if the command failed."""
         if not any(failure):
             for line in self._held:
                 self.say(line)
@@ -51,12 +51,12 @@ class Output:
                 self._pager.wait()
                 return
             except KeyboardInterrupt:
-                continue  # Ctrl-C inside the pager belongs to the pager
+                continue  # the pager handles Ctrl-C
 
     def say(self, line: str, *, hold: bool = False) -> None:
-        """A line to stderr; `hold` it until the command is done, and drop it when that fails.
+        """Write a line to stderr; with `hold` after the command, and only if it succeeds.
 
-        Under --json an error is the only object on stderr, so nothing may precede it.
+        With --json, an error must be the only object on stderr.
         """
         if hold:
             self._held.append(line)
@@ -65,7 +65,7 @@ class Output:
         sys.stderr.flush()
 
     def write(self, blocks: Iterable[Block], *, paged: bool = False) -> None:
-        """Draw the blocks; all text in them is escaped."""
+        """Write the blocks with all their text escaped."""
         if not sys.stdout.isatty():
             lines = map(escape_commands, plain_lines(blocks))
             self.write_lines(self._encodable(lines))
@@ -87,7 +87,7 @@ class Output:
             stream.flush()
 
     def write_lines(self, lines: Iterable[str], *, paged: bool = False) -> None:
-        """Lines as they are, such as JSON: large writes to a pipe, one by one to a terminal."""
+        """Write lines unchanged, such as JSON: in large batches to a pipe, singly to a terminal."""
         stream = self._stream(paged)
         batch: list[str] = []
         interactive = stream is not sys.stdout or stream.isatty()
@@ -131,9 +131,9 @@ def _reported_failures() -> Iterator[None]:
 
 
 def _start_pager(environ: Mapping[str, str]) -> subprocess.Popen[str] | None:
-    """`$ICECTL_PAGER`, `$PAGER` or less; None where there is none or it is `cat` or empty.
+    """Start `$ICECTL_PAGER`, `$PAGER` or less; return None if there is none or it is `cat`.
 
-    rich's own pager collects all output first; this one streams.
+    The pager of rich collects all output first; this one streams.
     """
     import shutil
     import subprocess

@@ -1,4 +1,4 @@
-"""Values as a user writes them: `KEY=VALUE`, where VALUE is JSON or else a text."""
+"""Parse values on the command line: `KEY=VALUE`, where VALUE is JSON or plain text."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from icectl.errors import FormatError, UsageError
 
 
 def parse_value(text: str) -> object:
-    """`10`, `true`, `null`, `{"a": [1]}` and `"10"` as JSON; anything else is itself.
+    """Parse `10`, `true`, `null`, `{"a": [1]}` and `"10"` as JSON; return any other text.
 
-    `UsageError` for what no repository could store: it is the user's mistake, not damage.
+    Raise `UsageError` if no repository can store the value: it is not damage.
     """
     from icectl.format.values import encode_flexbuffers
 
@@ -28,7 +28,7 @@ def parse_value(text: str) -> object:
 
 
 def check_text(text: str) -> str:
-    """The text itself; `UsageError` where the command line had bytes that are no UTF-8."""
+    """Return the text; raise `UsageError` if the argument is not UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -41,7 +41,7 @@ def parse_pairs(pairs: Iterable[str]) -> dict[str, object]:
     for pair in pairs:
         key, separator, value = pair.partition("=")
         if not separator or not key:
-            raise UsageError(f"{pair!r} is not written KEY=VALUE")
+            raise UsageError(f"{pair!r} does not have the form KEY=VALUE")
         values[check_text(key)] = parse_value(value)
     return values
 
@@ -53,5 +53,5 @@ def _refuse_constant(name: str) -> object:
 def _parse_float(text: str) -> float:
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError(f"{text} is beyond what a number can be")
+        raise ValueError(f"{text} is out of range for a number")
     return value

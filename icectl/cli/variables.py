@@ -1,6 +1,7 @@
-"""The variables that the cloud libraries read by themselves, looked at before they do.
+"""Check the variables that the cloud libraries read.
 
-A wrong one costs many seconds of retries there, and ends in words that name no variable.
+With an invalid value, the libraries retry for many seconds, and their errors do not name the
+variable.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from icectl.storage.open import check_endpoint_url, split_location
 
 
 def check_variables(location: Location, environ: Mapping[str, str]) -> None:
-    """`IcectlError` for a variable that would be used for this location and cannot work."""
+    """Raise `IcectlError` for an invalid variable that would be used for this location."""
     scheme, _ = split_location(location.url)
     options = location.storage_options
     if scheme == "s3" and "endpoint_url" not in options:

@@ -1,4 +1,4 @@
-"""`icectl --version`: the versions that matter in a bug report."""
+"""`icectl --version`: the versions needed in a bug report."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ REPORTED_PACKAGES = (
 
 
 def version_lines() -> Iterator[str]:
-    """Versions from the installed metadata; nothing is imported to find them."""
+    """Yield versions from the metadata of installed packages, without importing them."""
     yield f"icectl {__version__}"
     yield (
         f"python {platform.python_version()} ({platform.python_implementation()}, "

@@ -1,5 +1,5 @@
-"""Bytes to model and back: pure functions without I/O.
+"""Decode and encode the files of a repository: pure functions between bytes and model.
 
-A decoder either returns what the file says or raises `FormatError`; nothing in a file is
-believed before it was checked, and no file can make a decoder hang or exhaust the memory.
+A decoder either returns the content of the file or raises `FormatError`. It checks everything
+before use, and no file can make it hang or exhaust memory.
 """

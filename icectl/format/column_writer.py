@@ -1,7 +1,7 @@
-"""Writes long vectors of tables by columns: positions by cumulative sums, fields scattered.
+"""Write long vectors of flatbuffers tables from columns.
 
-A vector is laid out as: offsets to the tables, then the tables, row after row, each directly
-followed by its vectors. All positions are multiples of four; tables with 8-byte fields take
+The layout of a vector: the offsets of the tables, then the tables in order, each directly
+followed by its vectors. All positions are multiples of four; tables with 8-byte fields are at
 multiples of eight.
 """
 
@@ -24,7 +24,7 @@ Positions = NDArray[np.int64]
 
 
 def coordinate_tables(coordinates: NDArray[np.uint32]) -> WriteVector:
-    """Writes a vector of ChunkIndices."""
+    """Return a function that writes a vector of ChunkIndices."""
 
     def write(writer: Writer, position: int) -> None:
         count, dimensions = coordinates.shape
@@ -43,7 +43,7 @@ def coordinate_tables(coordinates: NDArray[np.uint32]) -> WriteVector:
 
 
 def chunk_ref_tables(refs: ChunkRefs) -> WriteVector:
-    """Writes a vector of ChunkRef."""
+    """Return a function that writes a vector of ChunkRef."""
 
     def write(writer: Writer, position: int) -> None:
         count, dimensions = refs.coordinates.shape
@@ -111,7 +111,7 @@ def chunk_ref_tables(refs: ChunkRefs) -> WriteVector:
 
 
 class _Region:
-    """The bytes from `base` on that are filled out of order, then appended."""
+    """A buffer for the bytes from `base`, filled in any order and then appended."""
 
     def __init__(self, writer: Writer, base: int, size: int) -> None:
         self._writer = writer
@@ -150,7 +150,7 @@ def _append_vtable(writer: Writer, table_size: int, fields: list[int]) -> int:
 
 
 def _begin_vector(writer: Writer, position: int, count: int, align: int) -> tuple[range, int]:
-    """A vector of offsets that `position` refers to; its slots, and the byte behind them."""
+    """Append the vector of offsets for `position`; return its slots and the end position."""
     slots = writer.append_slots(position, count)
     writer.align(align)
     return slots, len(writer.out)

@@ -1,8 +1,8 @@
-"""Flatbuffers by columns: the same checks as the reader's, for a whole vector of tables at once.
+"""Read a vector of flatbuffers tables as columns, with the same checks as `reader`.
 
-The tables of a vector share a few vtables. Rows are taken in blocks that fit the processor's
-cache, grouped by vtable; within a group each field has one offset, so that checking and
-gathering it is a handful of array operations.
+The tables of a vector share a few vtables. Rows are read in blocks that fit the processor's
+cache, grouped by vtable. Within a group each field has one offset, so a few array operations
+check and gather it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from icectl import limits
 from icectl.errors import FormatError
 from icectl.format.reader import Reader, Table
 
-# Rows at once: temporaries of this size stay in the second-level cache.
+# Temporary arrays of this many rows stay in the second-level cache.
 BLOCK = 16384
 FEW_VTABLES = 8
 
@@ -26,7 +26,7 @@ Rows = slice | NDArray[np.intp]
 
 
 class ColumnReader:
-    """Gathers fields of many tables of one payload."""
+    """Reads fields of many tables in one payload."""
 
     def __init__(self, reader: Reader) -> None:
         self.reader = reader
@@ -39,9 +39,10 @@ class ColumnReader:
     def groups(
         self, table: Table, start: int, count: int
     ) -> Iterator[tuple[Rows, Positions, tuple[int, ...]]]:
-        """Rows of the vector at `start`, their positions, and the offset of each field (0: absent).
+        """Yield rows of the vector at `start`, their positions, and the offset of each field.
 
-        The vector itself has been checked; the tables and their vtables are checked here.
+        The offset of an absent field is 0. The caller has checked the vector; this method checks
+        the tables and their vtables.
         """
         for first in range(0, count, BLOCK):
             rows = min(BLOCK, count - first)
@@ -80,10 +81,10 @@ class ColumnReader:
 
     def _follow(self, slots: Positions, offsets: NDArray[np.uint32]) -> Positions:
         targets = slots + offsets
-        # One pass for the usual case; which check failed matters only when one did.
+        # Usually one pass is enough; the details matter only if a check failed.
         if int(targets.max()) > self.size - 4 or int(offsets.min()) < 4:
             self._demand(
-                (offsets >= 4) & (targets <= self.size - 4), slots, "an offset points outside"
+                (offsets >= 4) & (targets <= self.size - 4), slots, "an offset is out of bounds"
             )
         if int(np.bitwise_or.reduce(targets)) & 3:
             self._demand((targets & 3) == 0, slots, "an offset points to an unaligned byte")
@@ -92,7 +93,7 @@ class ColumnReader:
     def vectors(
         self, slots: Positions, size: int, what: str, *, terminated: bool = False
     ) -> tuple[Positions, NDArray[np.uint32]]:
-        """First byte and length of the vectors whose offsets are at `slots`, all in bounds."""
+        """Return first byte and length of the vectors whose offsets are at `slots`, checked."""
         targets = self._follow(slots, self._words[slots >> 2])
         counts = self._words[targets >> 2]
         starts = targets + 4
@@ -114,19 +115,20 @@ class ColumnReader:
         return found
 
     def structs(self, positions: Positions, size: int) -> NDArray[np.uint8]:
-        """(n, size) bytes; structs of bytes are aligned to nothing."""
+        """Return (n, size) bytes. Structs of bytes need no alignment."""
         windows: NDArray[Any] = np.ndarray(
             (max(self.size - size + 1, 0),), f"V{size}", self.bytes, strides=(1,)
         )
         return windows[positions].view(np.uint8).reshape(len(positions), size)
 
     def coordinates(self, slots: Positions, dimensions: int | None) -> NDArray[np.uint32]:
-        """The uint32 vectors at `slots` as rows; all of one length."""
+        """Return the uint32 vectors at `slots` as rows; all must have the same length."""
         starts, counts = self.vectors(slots, 4, "a coordinate")
         expected = int(counts[0]) if dimensions is None else dimensions
-        limits.require("DIMENSIONS", expected, limits.DIMENSIONS, "the dimensions are")
+        limits.require("DIMENSIONS", expected, limits.DIMENSIONS, "the number of dimensions is")
         if int(counts.min()) != expected or int(counts.max()) != expected:
-            self._demand(counts == expected, starts, f"a coordinate has not {expected} dimensions")
+            message = f"a coordinate does not have {expected} dimensions"
+            self._demand(counts == expected, starts, message)
         rows = np.empty((len(slots), expected), np.uint32)
         words = starts >> 2
         for dimension in range(expected):
@@ -135,10 +137,10 @@ class ColumnReader:
 
 
 def _distinct(values: Positions) -> list[int]:
-    """The distinct values; a few are found faster by looking for each than by sorting."""
+    """Return the distinct values. If there are few, searching for each is faster than sorting."""
     found: list[int] = []
     while len(values) and len(found) < FEW_VTABLES:
         found.append(int(values[0]))
         values = values[values != values[0]]
-    # numpy imports its masked arrays for `unique`, which takes longer than most files.
+    # `unique` makes numpy import its masked arrays, which takes longer than reading most files.
     return [*found, *np.unique(values).tolist()] if len(values) else found

@@ -1,8 +1,8 @@
-"""`config.yaml`, where repositories of spec version 1 and before keep their configuration.
+"""`config.yaml`, the configuration of repositories of spec version 1 and earlier.
 
-The official writer marks the variant of a choice with a YAML tag: `store: !s3 {…}`. Here that
-is a mapping of one entry, `{"s3": {…}}`, which is also how the FlexBuffers configuration of
-spec version 2 has it. Scalars follow the core schema of YAML 1.2, as in the official reader.
+The official writer marks the variant of a choice with a YAML tag: `store: !s3 {…}`. It is decoded
+as a mapping with one entry, `{"s3": {…}}`, the form that the FlexBuffers configuration of
+spec version 2 uses. Scalars follow the core schema of YAML 1.2, as in the official reader.
 """
 
 from __future__ import annotations
@@ -23,21 +23,23 @@ if TYPE_CHECKING:
 MAX_DEPTH = 32
 
 _CHOICES = frozenset({"store", "preload_if", "from", "to", "condition"})
-"""Fields whose value is a choice between variants; so is an item of any list."""
+"""Fields whose value is a choice between variants. Items of any list are choices, too."""
 
 _PLAIN = re.compile(r"(?!(?:true|false|null|yes|no|on|off|y|n)$)[a-zA-Z_][a-zA-Z0-9_]*", re.I)
 _TAG = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Variant(dict[str, object]):
-    """A mapping of one entry that is written with a tag, wherever it stands."""
+    """A mapping with one entry that is always written with a tag."""
 
 
 def decode_config_yaml(data: bytes) -> dict[str, object]:
     import yaml
 
     most = limits.CONFIG_YAML_BYTES
-    limits.require("CONFIG_YAML_BYTES", len(data), most, "the bytes of the configuration are")
+    limits.require(
+        "CONFIG_YAML_BYTES", len(data), most, "the size of the configuration in bytes is"
+    )
     try:
         text = data.decode()
         _check_events(text)
@@ -59,13 +61,13 @@ def decode_config_yaml(data: bytes) -> dict[str, object]:
 
 
 def _check_events(text: str) -> None:
-    """Refuse aliases and deep nesting before anything is built from the text."""
+    """Refuse aliases and deep nesting before building any value."""
     import yaml
 
     depth = 0
     for event in yaml.parse(text, getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
         if isinstance(event, yaml.AliasEvent):
-            raise FormatError("the configuration has a YAML alias, which icectl does not follow")
+            raise FormatError("the configuration has a YAML alias, which icectl does not support")
         if isinstance(event, yaml.CollectionStartEvent):
             depth += 1
             if depth >= MAX_DEPTH:
@@ -82,11 +84,11 @@ def encode_config_yaml(config: Mapping[str, object]) -> bytes:
         text: str = yaml.serialize(node, Dumper=_dumper(), allow_unicode=True, width=sys.maxsize)
         return text.encode()
     except UnicodeEncodeError as error:
-        raise FormatError("a text that is not valid unicode cannot be stored") from error
+        raise FormatError("text that is not valid Unicode cannot be stored") from error
 
 
 def _node(value: object, *, choice: bool, depth: int) -> yaml.Node:
-    """The value as PyYAML's nodes, with a tag where a choice between variants is stored."""
+    """Return the value as PyYAML nodes, with a tag for each choice between variants."""
     import yaml
 
     if depth > MAX_DEPTH:
@@ -94,7 +96,7 @@ def _node(value: object, *, choice: bool, depth: int) -> yaml.Node:
     if isinstance(value, Mapping) and (isinstance(value, Variant) or (choice and len(value) == 1)):
         [(tag, inner)] = value.items()
         if not _TAG.fullmatch(tag):
-            raise FormatError(f"{tag!r} cannot be the name of a variant")
+            raise FormatError(f"{tag!r} is not a valid name of a variant")
         node = _node(inner, choice=False, depth=depth + 1)
         node.tag = f"!{tag}"
         return node
@@ -114,7 +116,7 @@ def _scalar(value: object) -> yaml.ScalarNode:
     import yaml
 
     if isinstance(value, str):
-        # Quoted unless every version of YAML takes it for a text.
+        # Quote the text unless every version of YAML reads it as a string.
         style = None if _PLAIN.fullmatch(value) else '"'
         return yaml.ScalarNode("tag:yaml.org,2002:str", value, style=style)
     if value is None or isinstance(value, bool | int):
@@ -123,7 +125,7 @@ def _scalar(value: object) -> yaml.ScalarNode:
     if isinstance(value, float):
         text = {"inf": ".inf", "-inf": "-.inf", "nan": ".nan"}.get(repr(value), repr(value))
         return yaml.ScalarNode("tag:yaml.org,2002:float", text)
-    raise FormatError(f"a value of the type {type(value).__name__} cannot be in a configuration")
+    raise FormatError(f"a configuration cannot contain a value of type {type(value).__name__}")
 
 
 @functools.cache
@@ -160,7 +162,7 @@ def _loader() -> type[yaml.SafeLoader]:
                 name = self.construct_object(key_node, deep=True)
                 if not isinstance(name, str) or name in mapping:
                     raise FormatError(
-                        f"the configuration has the name {name!r} twice or not as text",
+                        f"the key {name!r} of the configuration is duplicated or not a string",
                         offset=key_node.start_mark.index,
                     )
                 mapping[name] = self.construct_object(value_node, deep=True)
@@ -170,7 +172,7 @@ def _loader() -> type[yaml.SafeLoader]:
             number: int = super().construct_yaml_int(node)
             if not -(2**63) <= number < 2**64:
                 raise FormatError(
-                    "the configuration has a number of more than 64 bits",
+                    "the configuration contains a number with more than 64 bits",
                     offset=node.start_mark.index,
                 )
             return number
@@ -180,7 +182,7 @@ def _loader() -> type[yaml.SafeLoader]:
                 return Variant({tag: self.construct_mapping(node, deep=True)})
             if isinstance(node, yaml.SequenceNode):
                 return Variant({tag: self.construct_sequence(node, deep=True)})
-            plain = not node.style  # None or "", as the parser has it
+            plain = not node.style  # None or "", depending on the parser
             resolved = self.resolve(yaml.ScalarNode, node.value, (plain, not plain))
             scalar = yaml.ScalarNode(resolved, node.value, node.start_mark, node.end_mark)
             return Variant({tag: self.construct_object(scalar, deep=True)})
@@ -192,7 +194,7 @@ def _loader() -> type[yaml.SafeLoader]:
 
 
 def _add_core_schema(resolver: Any) -> None:
-    """The scalars of YAML 1.2, which the official reader and writer use."""
+    """Add the scalars of YAML 1.2, which the official reader and writer use."""
     for name, pattern, first in (
         ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
         ("bool", r"true|True|TRUE|false|False|FALSE", list("tTfF")),

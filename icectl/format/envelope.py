@@ -1,7 +1,7 @@
-"""The envelope of a metadata file: header, compression, and what generation it belongs to.
+"""The envelope of a metadata file: header, compression and generation.
 
-The generation is recognised by the content: a header or none, its length, and the structure of
-the payload. The specification's header has 39 bytes; an early draft had 27.
+The content determines the generation: whether there is a header, its length, and the structure of
+the payload. The header has 39 bytes in the specification; in an early draft it had 27.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ HEADER_SIZE = 39
 SPEC_VERSION_OFFSET = 36
 DRAFT_HEADER_SIZE = 27
 LEVEL = 3
-"""Of compression, as the official writers have it."""
+"""The compression level of the official writers."""
 IDENTIFIER = b"Ichk"
-"""At payload[4:8] of what official writers make. No reader needs it."""
+"""Official writers put it at payload[4:8]. No reader needs it."""
 IMPLEMENTATION = f"icectl-{__version__}"
 
 USUAL_RATIO = 32
 SMALL_PAYLOAD = 2**16
-# So much compressed input at once that even a bomb cannot unfold to much more than the limit.
+# Input bytes per step: few enough that even a decompression bomb cannot exceed the limit by much.
 _SLICE = 512
 
 _U32 = struct.Struct("<I")
@@ -50,7 +50,7 @@ class FileType(enum.IntEnum):
 
 
 class Generation(enum.StrEnum):
-    """Which family of writers a file comes from."""
+    """The family of writers that created a file."""
 
     ALPHA_RAW = "alpha-raw"
     ALPHA_BINARY = "alpha-binary"
@@ -73,11 +73,11 @@ class Envelope:
     payload: bytes | bytearray
     """Decompressed."""
     file_size: int = 0
-    """As it is stored."""
+    """The stored size."""
 
 
 def decode_header(data: bytes) -> tuple[Header, int] | None:
-    """The header and its length, or None for a file without one (the first generation)."""
+    """Return the header and its length, or None if there is none (the first generation)."""
     if len(data) < len(MAGIC) or data[: len(MAGIC)] != MAGIC:
         return None
     if len(data) >= HEADER_SIZE and _looks_like_header(data, 36):
@@ -90,16 +90,17 @@ def decode_header(data: bytes) -> tuple[Header, int] | None:
         spec_version, file_type, compression = data[36:39]
         if spec_version > 2 and _is_known(file_type, compression):
             raise UnsupportedError(
-                f"the file is of spec version {spec_version}, which this icectl does not know",
-                hint="a newer icectl may; if no newer writer was at work, the file is damaged",
+                f"the file has spec version {spec_version}, which is not supported",
+                hint="upgrade icectl; if no newer Icechunk wrote the file, it is damaged",
             )
         if spec_version not in (1, 2):
             raise FormatError(
-                f"the header names spec version {spec_version}", offset=SPEC_VERSION_OFFSET
+                f"the header has the unknown spec version {spec_version}",
+                offset=SPEC_VERSION_OFFSET,
             )
         if file_type not in FileType.__members__.values():
-            raise FormatError(f"the header names file type {file_type}", offset=37)
-        raise FormatError(f"the header names compression {compression}", offset=38)
+            raise FormatError(f"the header has the unknown file type {file_type}", offset=37)
+        raise FormatError(f"the header has the unknown compression {compression}", offset=38)
     try:
         implementation = data[len(MAGIC) : size - 3].decode().rstrip(" ")
     except UnicodeDecodeError as error:
@@ -119,12 +120,12 @@ def _is_known(file_type: int, compression: int) -> bool:
 
 
 def decode_envelope(data: bytes) -> Envelope:
-    """Header, generation and decompressed payload of any metadata file."""
+    """Decode header, generation and decompressed payload of any metadata file."""
     found = decode_header(data)
     if found is None:
-        # Positional msgpack begins with a small array or map.
+        # The MessagePack generations begin with a small array or map.
         if not data or not 0x80 <= data[0] <= 0x9F:
-            raise FormatError("this is no Icechunk metadata file", offset=0)
+            raise FormatError("not an Icechunk metadata file", offset=0)
         return Envelope(Generation.ALPHA_RAW, None, data, len(data))
     header, size = found
     payload: bytes | bytearray
@@ -140,9 +141,9 @@ def decode_envelope(data: bytes) -> Envelope:
 
 
 def detect_generation(payload: bytes | bytearray, spec_version: int) -> Generation:
-    """The generation of a file with a header, by the structure of its decompressed payload.
+    """Return the generation of a file with a header, from its decompressed payload.
 
-    A payload that is cut off behind its root table is recognised, too.
+    The payload may be truncated after its root table.
     """
     if spec_version == 2:
         return Generation.V2
@@ -150,11 +151,11 @@ def detect_generation(payload: bytes | bytearray, spec_version: int) -> Generati
         return Generation.V1
     if _is_msgpack(payload):
         return Generation.ALPHA_BINARY
-    raise FormatError("the payload is neither flatbuffers nor msgpack", offset=0)
+    raise FormatError("the payload is neither FlatBuffers nor MessagePack", offset=0)
 
 
 def _has_root_table(payload: bytes | bytearray) -> bool:
-    """Whether the payload begins with the offset of a flatbuffers table and its vtable."""
+    """Return whether the payload begins with the offset of a table that has a vtable."""
     size = len(payload)
     if size < 8:
         return False
@@ -170,7 +171,7 @@ def _has_root_table(payload: bytes | bytearray) -> bool:
 
 
 def _is_msgpack(payload: bytes | bytearray) -> bool:
-    """Whether the payload is exactly one array or map in MessagePack."""
+    """Return whether the payload is exactly one MessagePack array or map."""
     if not payload or not 0x80 <= payload[0] <= 0x9F:
         return False
     import msgpack
@@ -185,17 +186,18 @@ def _is_msgpack(payload: bytes | bytearray) -> bool:
 
 
 def decode_flatbuffers_envelope(data: bytes, file_type: FileType) -> Envelope:
-    """The envelope of a flatbuffers file that must be of one kind."""
+    """Decode the envelope; raise an error unless it is a flatbuffers file of this type."""
     envelope = decode_envelope(data)
     if envelope.header is None or envelope.generation is Generation.ALPHA_BINARY:
         raise UnsupportedError(
-            f"the file is of the generation {envelope.generation}",
-            hint="Repositories of this generation can be read, not changed.",
+            f"this operation does not support files of generation {envelope.generation}",
+            hint="repositories of this generation are read-only; copy the data to a new repository"
+            " to change it",
         )
     if envelope.header.file_type != file_type:
         raise FormatError(
-            f"the header says {_type_name(envelope.header.file_type)}, "
-            f"expected {_type_name(file_type)}",
+            f"expected a {_type_name(file_type)}, but the header says "
+            f"{_type_name(envelope.header.file_type)}",
             offset=37,
         )
     return envelope
@@ -206,11 +208,11 @@ def _type_name(file_type: int) -> str:
 
 
 def decompress(data: bytes, start: int) -> bytes | bytearray:
-    """The one zstd frame from `start` to the end, with a hard limit on what it unfolds to."""
+    """Decompress the single zstd frame from `start` to the end, with a limit on its size."""
     import zstandard
 
-    # In one piece when it fits the room that nearly all files need: memory that is not touched
-    # costs nothing. Otherwise, and to tell what is wrong, piece by piece.
+    # Nearly all files fit into this room and are decompressed in one call: memory that is not
+    # touched costs nothing. Other files, and damaged ones, are decompressed step by step.
     frame = memoryview(data)[start:]
     room = min(max(SMALL_PAYLOAD, USUAL_RATIO * len(frame)), _limit(len(frame)))
     try:
@@ -218,14 +220,14 @@ def decompress(data: bytes, start: int) -> bytes | bytearray:
             return _decompressor().decompress(frame, max_output_size=room, allow_extra_data=False)
     except (zstandard.ZstdError, MemoryError):
         pass
-    payload, problem = decompress_what_there_is(data, start)
+    payload, problem = decompress_partial(data, start)
     if problem is not None:
         raise problem
     return payload
 
 
 def _decompressor() -> zstandard.ZstdDecompressor:
-    """One for each thread: making it takes longer than decompressing a small file."""
+    """Return the thread's decompressor: creating one takes longer than reading a small file."""
     import zstandard
 
     if not hasattr(_own, "decompressor"):
@@ -239,10 +241,10 @@ def _limit(compressed: int) -> int:
     return min(limits.PAYLOAD_BYTES, most)
 
 
-def decompress_what_there_is(data: bytes, start: int) -> tuple[bytearray, FormatError | None]:
-    """The payload as far as it can be had, and what kept it from being all.
+def decompress_partial(data: bytes, start: int) -> tuple[bytearray, FormatError | None]:
+    """Return the part of the payload that can be decompressed, and the problem that ended it.
 
-    A decompressor of its own each time: one shared between threads corrupts data.
+    Each call creates a decompressor: sharing one between threads corrupts data.
     """
     import zstandard
 
@@ -252,7 +254,7 @@ def decompress_what_there_is(data: bytes, start: int) -> tuple[bytearray, Format
     payload = bytearray()
     for position in range(start, len(data), _SLICE):
         if stream.eof:
-            return payload, FormatError("there are bytes behind the zstd frame", offset=position)
+            return payload, FormatError("there are bytes after the zstd frame", offset=position)
         try:
             payload += stream.decompress(view[position : position + _SLICE])
         except (zstandard.ZstdError, MemoryError) as error:
@@ -260,22 +262,22 @@ def decompress_what_there_is(data: bytes, start: int) -> tuple[bytearray, Format
         if len(payload) > limit:
             return payload, LimitExceededError(
                 "PAYLOAD_RATIO",
-                f"{len(data) - start:,} bytes unfold to more than {limit:,}",
+                f"{len(data) - start:,} bytes decompress to more than {limit:,}",
                 offset=position,
             )
     if not stream.eof:
-        return payload, FormatError("the zstd frame is cut off", offset=len(data))
+        return payload, FormatError("the zstd frame is truncated", offset=len(data))
     if stream.unused_data:
         end = len(data) - len(stream.unused_data)
-        return payload, FormatError("there are bytes behind the zstd frame", offset=end)
+        return payload, FormatError("there are bytes after the zstd frame", offset=end)
     return payload, None
 
 
 def is_packed_anew(data: bytes) -> bool:
-    """Whether compressing the payload again, at any level, gives the same bytes.
+    """Return whether compressing the payload again, at any level, gives the same bytes.
 
-    Frames carry no checksum. A flipped bit mostly leaves a frame that no compressor would make,
-    unless it stands in a literal. What another version of zstd made may differ as well.
+    Frames have no checksum, but a flipped bit outside of literals usually results in a frame that
+    no compressor would create. Other versions of zstd may also create different frames.
     """
     import zstandard
 
@@ -284,7 +286,7 @@ def is_packed_anew(data: bytes) -> bool:
     for level in sorted(range(1, 10 if len(payload) > 2**20 else 23), key=lambda one: one != LEVEL):
         if zstandard.ZstdCompressor(level=level).compress(payload) == frame:
             return True
-        # Writers before 2.3 did not know the size beforehand.
+        # Writers before 2.3 compressed a stream, whose size is not in the frame.
         stream = zstandard.ZstdCompressor(level=level).compressobj()
         if stream.compress(payload) + stream.flush() == frame:
             return True
@@ -303,6 +305,6 @@ def encode_envelope(
 
     name = implementation.encode()
     if len(name) > 24:
-        raise ValueError(f"implementation name of {len(name)} bytes")
+        raise ValueError(f"the implementation name has {len(name)} bytes, more than 24")
     header = MAGIC + name.ljust(24) + bytes((spec_version, file_type, 1))
     return header + zstandard.ZstdCompressor(level=level).compress(payload)

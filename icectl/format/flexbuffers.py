@@ -1,9 +1,9 @@
-"""FlexBuffers, read with every offset, width and length checked before it is believed.
+"""A FlexBuffers reader that checks every offset, width and length before using it.
 
-The runtime's own reader trusts the bytes, so a damaged value can loop, blow up or come out
-wrong. Here a value costs what it occupies: elements and text are charged against the size of
-the buffer, so data that points at itself again and again cannot multiply. Shared keys and
-strings, which writers do produce, are charged once.
+The reader of the flatbuffers runtime trusts the bytes, so a damaged value can loop, exhaust memory
+or be decoded wrongly. This reader charges elements and text against the size of the buffer, so
+data that refers to itself repeatedly cannot multiply. It charges shared keys and strings, which
+writers do produce, once.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _INDIRECT = {_INDIRECT_INT: _INT, _INDIRECT_UINT: _UINT, _INDIRECT_FLOAT: _FLOAT
 
 
 def decode_flexbuffers(data: bytes) -> object:
-    """The value in the buffer: None, bool, int, float, str, bytes, list or dict."""
+    """Return the value: None, bool, int, float, str, bytes, list or dict."""
     if len(data) < 3:
         raise FormatError("the FlexBuffers value is shorter than 3 bytes", offset=0)
-    limits.require("VALUE_BYTES", len(data), limits.VALUE_BYTES, "the bytes of a value are")
+    limits.require("VALUE_BYTES", len(data), limits.VALUE_BYTES, "the size of a value in bytes is")
     width, packed = data[-1], data[-2]
     if width not in (1, 2, 4, 8):
         raise FormatError(
-            f"the FlexBuffers root has the impossible width {width}", offset=len(data) - 1
+            f"the FlexBuffers root has the invalid width {width}", offset=len(data) - 1
         )
     reader = _Reader(data)
     return reader.value(len(data) - 2 - width, width, packed, 0)
@@ -66,12 +66,10 @@ class _Reader:
 
     def within(self, position: int, size: int) -> None:
         if position < 0 or position + size > len(self.data):
-            raise FormatError(
-                "a FlexBuffers value reaches outside the buffer", offset=max(position, 0)
-            )
+            raise FormatError("a FlexBuffers value is outside the buffer", offset=max(position, 0))
 
     def follow(self, position: int, width: int) -> int:
-        """The position that the offset at `position` points back to."""
+        """Return the position that the offset at `position` refers to; offsets point back."""
         target = position - self.unsigned(position, width)
         if target < 0:
             raise FormatError("a FlexBuffers offset points outside the buffer", offset=position)
@@ -129,7 +127,7 @@ class _Reader:
         if known is None:
             end = self.data.find(b"\0", target, target + self.text_left + 1)
             if end < 0:
-                raise FormatError("a FlexBuffers key does not end", offset=target)
+                raise FormatError("a FlexBuffers key is not terminated", offset=target)
             self.charge_text(end - target, target)
             known = self.keys[target] = self.text(target, end)
         return known
@@ -140,7 +138,7 @@ class _Reader:
             size = self.unsigned(target - width, width)
             self.within(target, size + 1)
             if self.data[target + size] != 0:
-                raise FormatError("a FlexBuffers string does not end", offset=target)
+                raise FormatError("a FlexBuffers string is not terminated", offset=target)
             self.charge_text(size, target)
             known = self.texts[target, width] = self.text(target, target + size)
         return known
@@ -154,7 +152,7 @@ class _Reader:
     def length(self, target: int, width: int) -> int:
         length = self.unsigned(target - width, width)
         if length * width > len(self.data):
-            raise FormatError("a FlexBuffers vector reaches outside the buffer", offset=target)
+            raise FormatError("a FlexBuffers vector is outside the buffer", offset=target)
         return length
 
     def vector(self, target: int, width: int, depth: int) -> list[object]:
@@ -170,10 +168,12 @@ class _Reader:
         keys = self.follow(target - 3 * width, width)
         keys_width = self.unsigned(target - 2 * width, width)
         if keys_width not in (1, 2, 4, 8):
-            raise FormatError("a FlexBuffers map has keys of an impossible width", offset=target)
+            raise FormatError("a FlexBuffers map has keys of an invalid width", offset=target)
         length = self.length(target, width)
         if self.length(keys, keys_width) != length:
-            raise FormatError("a FlexBuffers map has not one key for each value", offset=target)
+            raise FormatError(
+                "a FlexBuffers map has unequal numbers of keys and values", offset=target
+            )
         names = [
             self.key(self.follow(keys + index * keys_width, keys_width)) for index in range(length)
         ]
@@ -197,6 +197,6 @@ class _Reader:
         if kind == _VECTOR_KEY:
             return [self.key(self.follow(slot, width)) for slot in slots]
         if kind == _VECTOR_STRING:
-            # The deprecated type does not store the width of the sizes: it is one byte.
+            # The deprecated type does not store the width of its sizes, which is one byte.
             return [self.string(self.follow(slot, width), 1) for slot in slots]
         raise FormatError(f"{kind} is not a FlexBuffers type", offset=target)

@@ -1,7 +1,7 @@
-"""Any one file, told from its content, with what can be read of a damaged one.
+"""Identify any file by its content, and decode as much as possible of a damaged one.
 
-The content carries the specification's names. Values that the file holds encoded
-(FlexBuffers, MessagePack, JSON) are decoded; references of a manifest are counted.
+The decoded content uses the names of the specification. Encoded values (FlexBuffers, MessagePack,
+JSON) are decoded; references of a manifest are counted.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from icectl.format.envelope import (
     Generation,
     Header,
     decode_header,
-    decompress_what_there_is,
+    decompress_partial,
     detect_generation,
 )
 from icectl.format.reader import Reader
@@ -43,7 +43,7 @@ _TIMES = frozenset({"flushed_at", "set_at", "updated_at"})
 @dataclass(frozen=True, slots=True)
 class Inspection:
     generation: str | None
-    """None for files that look the same in several: refs, configs and chunks."""
+    """None for files that are the same in several generations: refs, configs and chunks."""
     header: Header | None
     size_bytes: int
     payload: bytes | bytearray
@@ -54,17 +54,17 @@ class Inspection:
 
 
 def inspect_bytes(data: bytes, expected: str | None = None) -> Inspection:
-    """What the file is and says; never raises.
+    """Return kind, content and problems of a file; never raise an error.
 
-    The content decides what it is. `expected` is the kind that its name promises: another
-    content is a problem then, and no healthy chunk.
+    The content determines the kind. `expected` is the kind that the name of the file implies;
+    different content is then a problem rather than a chunk.
     """
     found = _inspect(data)
     if expected is None or found.kind == expected or found.problems:
         return found
     if found.header is not None or found.generation is not None:
         kind = found.kind.replace("_", " ")
-        return replace(found, problems=(_unlike(expected, f"it is a {kind}"),))
+        return replace(found, problems=(_unexpected(expected, f"the content is a {kind}"),))
     try:
         if expected == "config":
             from icectl.format.config import decode_config_yaml
@@ -72,14 +72,14 @@ def inspect_bytes(data: bytes, expected: str | None = None) -> Inspection:
             return replace(found, kind=expected, content=decode_config_yaml(data))
         if expected == "ref":
             _decode_ref(data)
-        reason = "it is of another form" if data else "it is empty"
+        reason = "the content is not in a known format" if data else "the file is empty"
     except FormatError as error:
         reason = error.reason
-    return replace(found, kind="unknown", content={}, problems=(_unlike(expected, reason),))
+    return replace(found, kind="unknown", content={}, problems=(_unexpected(expected, reason),))
 
 
-def _unlike(expected: str, reason: str) -> FormatError:
-    return FormatError(f"this is no {expected.replace('_', ' ')}: {reason}")
+def _unexpected(expected: str, reason: str) -> FormatError:
+    return FormatError(f"not a valid {expected.replace('_', ' ')} file: {reason}")
 
 
 def _inspect(data: bytes) -> Inspection:
@@ -93,7 +93,7 @@ def _inspect(data: bytes) -> Inspection:
     try:
         return _inspect_legacy(Generation.ALPHA_RAW, None, data, data)
     except FormatError:
-        # Anything may be a chunk: its bytes are defined by Zarr codecs alone.
+        # Any bytes may be a chunk: only its Zarr codecs define the format.
         return Inspection(None, None, len(data), data, "chunk", {"length": len(data)})
 
 
@@ -110,7 +110,7 @@ def _inspect_with_header(data: bytes) -> Inspection:
     payload: bytes | bytearray = data[size:]
     problems = []
     if header.compression:
-        payload, problem = decompress_what_there_is(data, size)
+        payload, problem = decompress_partial(data, size)
         if isinstance(problem, LimitExceededError):
             kind = _TABLES.get(FileType(header.file_type), ("unknown",))[0]
             return Inspection(None, header, len(data), b"", kind, {}, (problem,))
@@ -161,7 +161,7 @@ def _count_references(data: bytes, content: dict[str, Any]) -> None:
 
 
 def count_kinds(kinds: Any) -> dict[str, int]:
-    """References by kind, and in all."""
+    """Count references by kind and in total."""
     import numpy as np
 
     native, inline, virtual, compressed = np.bincount(kinds, minlength=4).tolist()
@@ -192,7 +192,7 @@ def _inspect_legacy(
         manifest = legacy_manifest_columns(decode_legacy_manifest(payload))
         content = _plain_manifest(manifest)
     elif kind == "transaction_log":
-        # These generations have the id in the file's name only.
+        # In these generations only the name of the file contains the id.
         content = _plain(decode_legacy_transaction_log(payload, INITIAL_SNAPSHOT_ID))
         del content["id"]
     elif kind == "snapshot":
@@ -236,12 +236,12 @@ def _decode_config(data: bytes) -> dict[str, Any]:
 
     config = decode_config_yaml(data)
     if not config or not all(key.isidentifier() for key in config):
-        raise FormatError("this is no repository config")
+        raise FormatError("not a repository configuration")
     return config
 
 
 def _decode_values(value: Any, spec_version: int, problems: list[FormatError]) -> Any:
-    """Byte strings that hold an encoded value, decoded in place."""
+    """Return the value with all encoded byte strings decoded."""
     if isinstance(value, list | tuple):
         return [_decode_values(element, spec_version, problems) for element in value]
     if not isinstance(value, dict):
@@ -278,7 +278,7 @@ def _moment(microseconds: int) -> datetime | int:
 def _attempt(
     data: bytes, flexbuffers: bool, problems: list[FormatError] | None, name: str | None
 ) -> Any:
-    """The decoded value; the bytes themselves when they cannot be decoded."""
+    """Return the decoded value, or the bytes if they cannot be decoded."""
     from icectl.format.values import decode_flexbuffers, decode_msgpack
 
     try:

@@ -1,4 +1,4 @@
-"""The kinds of fields that the schemas use: how each lies in a table, is read and is written."""
+"""The kinds of fields in the schemas: how to place, read and write each of them."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Scalar(Kind):
 
 
 class Struct(Kind):
-    """Fixed bytes inside the table; `build` and `split` turn them into a value and back."""
+    """Bytes of fixed size in the table; `build` converts them to a value and `split` back."""
 
     def __init__(
         self,
@@ -108,7 +108,7 @@ class Structs(Kind):
         return self.element.read_all(reader, start, count)
 
     def write(self, writer: Writer, position: int, value: tuple[Any, ...]) -> None:
-        # The elements behind the length are what must be aligned.
+        # The elements after the length must be aligned, not the length.
         writer.point_here(position, max(4, self.element.align), shift=4)
         writer.out += struct.pack("<I", len(value))
         writer.out += self.element.pack_all(value)
@@ -166,7 +166,7 @@ class TableField(Kind):
 
 
 class Union(Kind):
-    """Two slots: the member's number, and the offset of its table."""
+    """Two slots: the type code of the member, and the offset of its table."""
 
     slots = 2
 
@@ -183,7 +183,9 @@ class Union(Kind):
         def read(reader: Reader, position: int) -> Any:
             code = reader.data[position + tag_offset] if tag_offset else 0
             if (code == 0) != (value_offset == 0):
-                raise FormatError(f"{name} has a tag or a value, not both", offset=position)
+                raise FormatError(
+                    f"{name} has a tag without a value or vice versa", offset=position
+                )
             if code == 0:
                 raise FormatError(f"{name} is missing", offset=position)
             target = reader.follow(position + value_offset)
@@ -211,7 +213,7 @@ _TAG = Scalar("B")
 
 
 class Span(Kind):
-    """A vector of tables too large to read one by one: its first byte and its length."""
+    """First byte and length of a vector with too many tables to read one by one."""
 
     default = (0, 0)
 

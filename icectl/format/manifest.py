@@ -1,4 +1,4 @@
-"""Manifests, decoded and encoded by columns."""
+"""Decode and encode manifests as columns."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
     from icectl.format.columns import ColumnReader
 
-# Fields of ChunkRef, by their place in the schema.
+# The index of each field of ChunkRef in the schema.
 _FIELDS = {field.name: place for place, field in enumerate(CHUNK_REF.fields)}
 FEW_REFS = 64
-TWO_PLACES = "a chunk reference stands in two places"
+LISTED_TWICE = "a chunk reference is listed twice"
 _KIND_FIELDS = (
     (RefKind.NATIVE, "chunk_id"),
     (RefKind.INLINE, "inline"),
@@ -35,10 +35,10 @@ _KIND_FIELDS = (
 
 
 def decode_manifest(data: bytes, *, with_coordinates: bool = True) -> Manifest:
-    """Without coordinates, which are then neither checked nor gathered, rows have none."""
+    """Decode a manifest. `with_coordinates=False` neither checks nor returns coordinates."""
     envelope = decode_flatbuffers_envelope(data, FileType.MANIFEST)
     assert envelope.header is not None
-    # Not before: the array library may be loading on another thread while this one unpacks.
+    # Imported late: numpy may be loading on another thread while this one decompresses.
     from icectl.format.columns import ColumnReader
 
     reader = Reader(envelope.payload, file_size=envelope.file_size)
@@ -51,7 +51,7 @@ def decode_manifest(data: bytes, *, with_coordinates: bool = True) -> Manifest:
         for array in raw.arrays
     )
     if raw.compression_algorithm not in (0, 1):
-        raise FormatError(f"unknown compression {raw.compression_algorithm} of locations")
+        raise FormatError(f"unknown compression of locations: {raw.compression_algorithm}")
     return Manifest(
         envelope.header.spec_version,
         raw.id,
@@ -66,22 +66,22 @@ def decode_manifest(data: bytes, *, with_coordinates: bool = True) -> Manifest:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NativeRefs:
-    """What garbage collection needs of a manifest: which chunk files it refers to."""
+    """The chunk files that a manifest refers to; garbage collection needs nothing else."""
 
     id: ManifestId
     num_chunk_refs: int
-    """Of every kind."""
+    """The number of references of all kinds."""
     chunk_id: NDArray[np.uint8]
     """(n, 12)"""
     end: NDArray[np.uint64] | None
-    """Offset plus length: how long the chunk file must be. Saturated."""
+    """Offset plus length, the minimum size of the chunk file. Saturates at the largest uint64."""
 
 
 def decode_native_refs(data: bytes, *, with_ends: bool = True) -> NativeRefs:
-    """The native references of all arrays; what other references hold is not looked at.
+    """Decode the native references of all arrays; skip the content of other references.
 
-    A reference that is reached twice is damage: an offset that was bent to a neighbour would
-    hide the reference that belongs there.
+    A reference that is listed twice is damage: an offset that was changed to that of a neighbour
+    hides the reference that belongs there.
     """
     envelope = decode_flatbuffers_envelope(data, FileType.MANIFEST)
     reader = Reader(envelope.payload, file_size=envelope.file_size)
@@ -100,7 +100,8 @@ def _gather_many(
 
     columns = ColumnReader(reader)
     count = sum(array.refs[1] for array in raw.arrays)
-    # Filled in place, and half as wide as the reader's own: at a million rows it is the peak.
+    # Filled in place, with half the width of the reader's positions: these arrays determine the
+    # peak memory at a million rows.
     ids = np.empty((count, 12), np.uint8)
     tables = np.empty(count, np.uint32)
     ends: list[NDArray[np.uint64]] = []
@@ -126,11 +127,11 @@ def _gather_many(
             )
             end = offset + length
             ends.append(np.where(end < offset, np.uint64(2**64 - 1), end))
-    # Writers place them one after the other, upward or downward; then none stands twice.
+    # Writers place tables in ascending or descending order, which rules out duplicates.
     if not ((tables[1:] > tables[:-1]).all() or (tables[1:] < tables[:-1]).all()):
         tables.sort()
         if (tables[1:] == tables[:-1]).any():
-            raise FormatError(TWO_PLACES)
+            raise FormatError(LISTED_TWICE)
     return (
         ids[:native],
         np.concatenate([np.empty(0, np.uint64), *ends]) if with_ends else None,
@@ -140,7 +141,7 @@ def _gather_many(
 def _gather_few(
     reader: Reader, raw: RawManifest, with_ends: bool
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint64] | None]:
-    """The same for a handful, where one array operation costs more than all of them."""
+    """The same for a few references, for which array operations are slower."""
     import numpy as np
 
     data = reader.data
@@ -148,7 +149,7 @@ def _gather_few(
     ends: list[int] = []
     tables: set[int] = set()
     native: dict[Sequence[int], int] = {}
-    """The place of the id in the tables of one plan; 0 where it is no native reference."""
+    """The offset of the id in tables with these field offsets; 0 if they are not native."""
     count = 0
     for array in raw.arrays:
         start, length = array.refs
@@ -173,7 +174,7 @@ def _gather_few(
                 )
                 ends.append(min(end, 2**64 - 1))
     if len(tables) < count:
-        raise FormatError(TWO_PLACES)
+        raise FormatError(LISTED_TWICE)
     return (
         np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 12),
         np.array(ends, np.uint64) if with_ends else None,
@@ -183,7 +184,7 @@ def _gather_few(
 def _kind(places: Sequence[int], position: int) -> tuple[RefKind, str]:
     present = [(kind, name) for kind, name in _KIND_FIELDS if places[_FIELDS[name]]]
     if len(present) != 1:
-        names = " and ".join(name for _, name in present) or "neither id, location nor data"
+        names = " and ".join(name for _, name in present) or "no id, location or data"
         raise FormatError(f"a chunk reference has {names}", offset=position)
     return present[0]
 
@@ -254,7 +255,7 @@ def _decode_refs(columns: ColumnReader, span: tuple[int, int], with_coordinates:
 
 
 def encode_manifest(manifest: Manifest) -> bytes:
-    """The file of a manifest, with arrays and references in the order of the specification."""
+    """Encode a manifest, with arrays and references in the order of the specification."""
     import numpy as np
 
     from icectl.format.column_writer import chunk_ref_tables
@@ -279,11 +280,11 @@ def encode_manifest(manifest: Manifest) -> bytes:
 
 
 def decode_locations(manifest: Manifest, refs: ChunkRefs) -> list[str | None]:
-    """Where each virtual reference points; None for the others. Resolves compressed ones."""
+    """Return the decompressed location of each virtual reference; None for other references."""
     rows = (refs.kind >= RefKind.VIRTUAL).nonzero()[0].tolist()
     encoded = [refs.content[row] for row in rows]
     compressed = (refs.kind == RefKind.VIRTUAL_COMPRESSED)[rows].tolist()
-    # Many chunks lie in one file, so that a location is resolved once, not once per chunk.
+    # Many chunks are in the same file, so each location is decompressed only once.
     distinct = dict.fromkeys(zip(compressed, encoded, strict=True), "")
     frames = [data for packed, data in distinct if packed and manifest.compression_algorithm]
     plain = dict(zip(frames, _decompress_locations(manifest, frames), strict=True))
@@ -306,10 +307,10 @@ def _decompress_locations(manifest: Manifest, frames: list[bytes]) -> list[bytes
     try:
         sizes = [zstandard.frame_content_size(frame) for frame in frames]
         most = limits.LOCATION_BYTES
-        limits.require("LOCATION_BYTES", max(sizes), most, "the bytes of a location are")
+        limits.require("LOCATION_BYTES", max(sizes), most, "the size of a location in bytes is")
         most = max(limits.LOCATIONS_BYTES_ALWAYS, limits.LOCATIONS_RATIO * manifest.file_size)
         total = sum(sizes)
-        limits.require("LOCATIONS_RATIO", total, most, "the bytes of all locations are")
+        limits.require("LOCATIONS_RATIO", total, most, "the size of all locations in bytes is")
         dictionary = zstandard.ZstdCompressionDict(manifest.location_dictionary or b"")
         decompressor = zstandard.ZstdDecompressor(dict_data=dictionary)
         if min(sizes) > 0:
@@ -317,11 +318,11 @@ def _decompress_locations(manifest: Manifest, frames: list[bytes]) -> list[bytes
             return [batch[row].tobytes() for row in range(len(batch))]
         locations = []
         total = 0
-        for frame in frames:  # some do not say their size
+        for frame in frames:  # some frames do not contain their size
             location = decompressor.decompress(frame, max_output_size=limits.LOCATION_BYTES)
             locations.append(location)
             total += len(location)
-            limits.require("LOCATIONS_RATIO", total, most, "the bytes of all locations are")
+            limits.require("LOCATIONS_RATIO", total, most, "the size of all locations in bytes is")
         return locations
     except (zstandard.ZstdError, ValueError, MemoryError) as error:
-        raise FormatError(f"a compressed location cannot be read: {error}") from None
+        raise FormatError(f"a location cannot be decompressed: {error}") from None

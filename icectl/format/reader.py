@@ -1,14 +1,14 @@
-"""A flatbuffers reader that believes nothing.
+"""A flatbuffers reader that checks everything before using it.
 
-The runtime has no verifier: it reads at negative offsets and past the end in silence. Here
-every offset, vtable, vector, string, union tag and required field is checked before it is
-followed, and the checks are the specification's: bounds, alignment, fields of a table that
-do not overlap, strings that are UTF-8 and end in a zero byte. What a table's vtable says is
-checked once and compiled into a plan, which every table with that vtable then follows.
+The flatbuffers runtime has no verifier: it silently reads at negative offsets and past the end.
+This reader checks every offset, vtable, vector, string, union tag and required field, as the
+specification demands: bounds, alignment, no overlap of the fields of a table, strings in UTF-8
+with a terminating zero byte. It checks a vtable once and compiles it into a plan for all tables
+with that vtable.
 
-Objects may be shared, so that a small file can refer to one large vector a thousand times; a
-budget of bytes read keeps that from becoming a bomb. Tables, and elements of vectors that
-become an object each, are limited by the size of the file as it is stored.
+Objects may be shared, so a small file can refer to one large vector a thousand times; a budget of
+bytes read limits the cost. The stored size of the file limits the number of tables, and of vector
+elements that become Python objects.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class Field:
 
 
 class Table:
-    """The schema of one table: its fields in order, what to build from their values, and how
-    to take a built value apart again (by default, attributes of the fields' names)."""
+    """The schema of one table: its fields in order, a function that builds a value from them, and
+    one that splits a value into fields (by default, the attributes with the fields' names)."""
 
     __slots__ = ("build", "fields", "name", "plans", "slots", "take")
 
@@ -65,7 +65,7 @@ class Table:
 
 
 class Kind:
-    """How a field lies in its table (`size`, `align`) and how its value is read and written."""
+    """A kind of field: its size and alignment in a table, and how to read and write it."""
 
     slots = 1
     size = 4
@@ -81,41 +81,41 @@ class Kind:
     def step(
         self, offsets: tuple[int, ...], field: Field, table: Table
     ) -> tuple[int, Callable[[Reader, int], Any]] | None:
-        """Where a table with these offsets in its vtable has the field, and how to read it."""
+        """Return the offset of the field for these vtable entries, and how to read it."""
         return (offsets[0], self.read) if offsets[0] else None
 
     def parts(self, slot: int, value: Any) -> tuple[tuple[int, Kind, Any], ...]:
-        """What of the value goes into which slot of the table."""
+        """Return the slots of the table that the value fills, and the content of each."""
         return ((slot, self, value),)
 
     def plain(self, value: Any) -> Any:
-        """The value as JSON can hold it."""
+        """Return the value as JSON types."""
         return value
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Where a table with one vtable has its fields."""
+    """The positions of the fields in tables with the same vtable."""
 
     table_size: int
     phase: int | None
-    """What the table's position must be modulo 8 for its 8-byte fields to be aligned."""
+    """The position of the table modulo 8 that aligns its 8-byte fields."""
     defaults: tuple[Any, ...]
     steps: tuple[tuple[int, int, Callable[[Reader, int], Any]], ...]
     unknown: tuple[int, ...]
     places: tuple[int, ...]
-    """The offset of each field; 0 where it is absent."""
+    """The offset of each field; 0 if it is absent."""
 
 
 MAX_PLANS = 512
-"""Plans that a table remembers; real writers need a handful."""
+"""Plans to cache for each table; real writers need a handful."""
 
 
 class Reader:
     """Reads tables of one payload.
 
-    With `problems` the reader builds plain dictionaries, notes what is damaged there and goes
-    on with what can still be read; without, the first problem is raised.
+    With `problems`, the reader builds plain dictionaries, collects problems in that list and
+    continues with the rest of the file; without it, the reader raises the first problem.
     """
 
     __slots__ = (
@@ -135,7 +135,7 @@ class Reader:
         stored = self.size if file_size is None else file_size
         self.tables = limits.TABLES_ALWAYS + limits.TABLES_PER_BYTE * stored
         self.elements = limits.ELEMENTS_ALWAYS + limits.ELEMENTS_PER_BYTE * stored
-        """What may still be read."""
+        """The number of bytes that may still be read."""
         self.problems = problems
         self.unknown: dict[tuple[str, int], int] = {}
         self._plans: dict[tuple[int, int], Plan] = {}
@@ -156,11 +156,11 @@ class Reader:
         self.budget -= amount
         if self.budget < 0:
             raise LimitExceededError(
-                "READS_PER_BYTE", "the file refers to more data than it can hold", offset=position
+                "READS_PER_BYTE", "the file refers to shared data too often", offset=position
             )
 
     def spend_elements(self, count: int, position: int) -> None:
-        """Charge what becomes an object each."""
+        """Charge elements that become Python objects."""
         self.elements -= count
         if self.elements < 0:
             raise LimitExceededError(
@@ -168,30 +168,30 @@ class Reader:
             )
 
     def note(self, problem: FormatError) -> None:
-        """Keep the problem, and go on with what can still be read."""
+        """Collect the problem; raise it if it is an exceeded limit."""
         assert self.problems is not None
         if isinstance(problem, LimitExceededError):
             raise problem
-        limits.require("PROBLEMS", len(self.problems) + 1, limits.PROBLEMS, "the problems are")
+        limits.require("PROBLEMS", len(self.problems) + 1, limits.PROBLEMS, "the problem count is")
         self.problems.append(problem)
 
     def follow(self, position: int) -> int:
-        """The target of the offset at `position`, with room for a length or a table there."""
+        """Return the target of the offset at `position`; at least four bytes follow it."""
         offset: int = _U32.unpack_from(self.data, position)[0]
         target = position + offset
         if offset < 4 or target > self.size - 4:
-            raise FormatError(f"an offset points to byte {target}, outside", offset=position)
+            raise FormatError(f"an offset points to byte {target}, out of bounds", offset=position)
         if target & 3:
-            raise FormatError(f"an offset points to byte {target}, unaligned", offset=position)
+            raise FormatError(f"an offset points to byte {target}, not aligned", offset=position)
         return target
 
     def read_vector(self, position: int, size: int, align: int) -> tuple[int, int]:
-        """First byte and number of elements of the vector whose offset is at `position`."""
+        """Return first byte and length of the vector whose offset is at `position`."""
         target = self.follow(position)
         count: int = _U32.unpack_from(self.data, target)[0]
         start = target + 4
         if start + count * size > self.size:
-            raise FormatError(f"a vector of {count} elements does not fit", offset=target)
+            raise FormatError(f"a vector of {count} elements is out of bounds", offset=target)
         if count and start % align:
             raise FormatError("the elements of a vector are not aligned", offset=target)
         self.spend(count * size + 4, target)
@@ -208,7 +208,7 @@ class Reader:
             raise FormatError("a string is not valid UTF-8", offset=start + error.start) from None
 
     def read_table(self, table: Table, position: int) -> Any:
-        """The table at `position`, which is in bounds and aligned for its first four bytes."""
+        """Return the table at `position`, which `follow` has checked."""
         plan = self.plan(table, position - _I32.unpack_from(self.data, position)[0], position)
         if position + plan.table_size > self.size:
             raise FormatError(f"a {table.name} does not fit into the file", offset=position)
@@ -238,7 +238,7 @@ class Reader:
         }
 
     def places(self, table: Table, position: int) -> Sequence[int]:
-        """The offset of each field in the table at `position`, all in bounds; 0: absent."""
+        """Return the checked offset of each field of the table at `position`; 0 if absent."""
         plan = self.plan(table, position - _I32.unpack_from(self.data, position)[0], position)
         if position + plan.table_size > self.size:
             raise FormatError(f"a {table.name} does not fit into the file", offset=position)
@@ -252,17 +252,17 @@ class Reader:
             self.unknown[table.name, slot] = self.unknown.get((table.name, slot), 0) + count
 
     def plan(self, table: Table, vtable: int, position: int) -> Plan:
-        """What the vtable says about the table at `position`, checked."""
+        """Return the plan of a vtable; `position` is that of a table which uses it."""
         plan = self._plans.get((id(table), vtable))
         if plan is None:
             count = len(self._plans) + 1
-            limits.require("VTABLES", count, limits.VTABLES, "the vtables are", offset=position)
+            limits.require("VTABLES", count, limits.VTABLES, "the vtable count is", offset=position)
             plan = self._recall(table, vtable, position)
             self._plans[id(table), vtable] = plan
         return plan
 
     def _recall(self, table: Table, vtable: int, position: int) -> Plan:
-        """Files of one writer have equal vtables: what one file taught serves the next."""
+        """Return a cached plan if there is one: files of one writer have equal vtables."""
         if self.problems is not None or not 0 <= vtable <= self.size - 4:
             return self._compile(table, vtable, position)
         size = _U16.unpack_from(self.data, vtable)[0]
@@ -276,16 +276,16 @@ class Reader:
 
     def _compile(self, table: Table, vtable: int, position: int) -> Plan:
         if not 0 <= vtable <= self.size - 4 or vtable & 1:
-            raise FormatError(f"the vtable of {table.name} is outside", offset=position)
+            raise FormatError(f"the vtable of {table.name} is out of bounds", offset=position)
         vtable_size = _U16.unpack_from(self.data, vtable)[0]
         table_size = _U16.unpack_from(self.data, vtable + 2)[0]
         if vtable_size < 4 or vtable_size & 1 or vtable + vtable_size > self.size:
-            raise FormatError(f"the vtable of {table.name} has a wrong size", offset=vtable)
+            raise FormatError(f"the vtable of {table.name} has an invalid size", offset=vtable)
         if table_size < 4:
-            raise FormatError(f"the size of {table.name} is wrong", offset=vtable)
+            raise FormatError(f"the size of {table.name} is invalid", offset=vtable)
         count = (vtable_size - 4) // 2
         limits.require(
-            "VTABLE_FIELDS", count, limits.VTABLE_FIELDS, f"the fields of {table.name} are"
+            "VTABLE_FIELDS", count, limits.VTABLE_FIELDS, f"the number of fields of {table.name} is"
         )
         offsets = struct.unpack_from(f"<{count}H", self.data, vtable + 4)
         offsets += (0,) * (table.slots - len(offsets))

@@ -1,7 +1,7 @@
-"""Ref files of spec version 1 and before: their content, and what their names say.
+"""Ref files of spec version 1 and earlier: their content and their names.
 
 Up to spec version 1, a branch or a tag is a small JSON file. Older generations write a new
-file for each commit to a branch, named so that the newest sorts first.
+file for each commit to a branch, with a name that sorts before the older ones.
 """
 
 from __future__ import annotations
@@ -14,8 +14,6 @@ from dataclasses import dataclass, field
 from icectl import limits
 from icectl.errors import FormatError
 from icectl.model.ids import ALPHABET, SnapshotId
-
-MAX_SEQUENCE = (1 << 40) - 1
 
 _SEQUENCE_FILE = re.compile(rf"[{ALPHABET}]{{8}}\.json")
 
@@ -30,13 +28,13 @@ class RefData:
 
 @dataclass(frozen=True, slots=True)
 class RefNames:
-    """The refs of a repository, each with the path of the file that holds its snapshot."""
+    """The refs of a repository, each with the path of the file that contains its snapshot id."""
 
     branches: Mapping[str, str]
     tags: Mapping[str, str]
     deleted_tags: frozenset[str]
     unknown: tuple[str, ...]
-    """Paths that follow no known layout."""
+    """Paths that do not match any known layout."""
 
 
 def decode_ref(data: bytes) -> SnapshotId:
@@ -44,46 +42,29 @@ def decode_ref(data: bytes) -> SnapshotId:
 
 
 def decode_ref_data(data: bytes) -> RefData:
-    limits.require("REF_BYTES", len(data), limits.REF_BYTES, "the bytes of a ref file are")
+    limits.require("REF_BYTES", len(data), limits.REF_BYTES, "the size of a ref file in bytes is")
     try:
         document = json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
     except (ValueError, RecursionError) as error:
         raise FormatError(f"the ref file is not JSON: {error}", offset=0) from error
     if not isinstance(document, dict) or "snapshot" not in document:
-        raise FormatError("the ref file names no snapshot")
+        raise FormatError("the ref file does not contain a snapshot id")
     timestamp, properties = document.get("timestamp"), document.get("properties", {})
     if not isinstance(timestamp, str | None) or not isinstance(properties, dict):
-        raise FormatError("the ref file has a timestamp or properties of another type")
+        raise FormatError("the timestamp or the properties of the ref file have the wrong type")
     return RefData(_snapshot_id(document["snapshot"]), timestamp, properties)
 
 
 def encode_ref(snapshot: SnapshotId) -> bytes:
-    """The file as the official writer of spec version 1 has it."""
+    """Encode a ref file exactly as the official writer of spec version 1 does."""
     return f'{{"snapshot":"{snapshot}"}}'.encode()
 
 
-def encode_sequence(number: int) -> str:
-    """The file name (without `.json`) of commit `number` to a branch, counted from 0."""
-    if not 0 <= number <= MAX_SEQUENCE:
-        raise FormatError(f"{number} is not the number of a commit to a branch")
-    rest = MAX_SEQUENCE - number
-    return "".join(ALPHABET[rest >> shift & 31] for shift in range(35, -1, -5))
-
-
-def decode_sequence(name: str) -> int:
-    if len(name) != 8 or any(character not in ALPHABET for character in name):
-        raise FormatError(f"{name!r} is not the name of a commit to a branch")
-    rest = 0
-    for character in name:
-        rest = rest << 5 | ALPHABET.index(character)
-    return MAX_SEQUENCE - rest
-
-
 def interpret_ref_names(paths: Iterable[str]) -> RefNames:
-    """What the paths below `refs/` (or `r/`, the earliest layout) say.
+    """Return the refs with these paths below `refs/` (`r/` in the earliest layout).
 
-    Names are taken as the storage has them. The official client percent-encodes some
-    characters on some storages and lists those names encoded, too.
+    Names are not decoded. The official client percent-encodes some characters on some storages,
+    and lists the encoded names, too.
     """
     branches: dict[str, str] = {}
     tags: dict[str, str] = {}
@@ -122,21 +103,21 @@ def interpret_ref_names(paths: Iterable[str]) -> RefNames:
 
 
 def _snapshot_id(value: object) -> SnapshotId:
-    """The id as text, or as the list of 16 bytes that the earliest generation writes."""
+    """Parse an id: a text, or in the earliest generation a list of 16 bytes."""
     try:
         if isinstance(value, str):
             return SnapshotId.parse(value)
         if isinstance(value, list) and all(type(byte) is int for byte in value):
             return SnapshotId(bytes(value))
     except ValueError as error:
-        raise FormatError(f"the ref file names no valid snapshot id: {error}") from error
-    raise FormatError("the ref file names no valid snapshot id")
+        raise FormatError(f"the ref file contains an invalid snapshot id: {error}") from error
+    raise FormatError("the ref file contains an invalid snapshot id")
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     document = dict(pairs)
     if len(document) != len(pairs):
-        raise ValueError("a name occurs twice")
+        raise ValueError("duplicate name")
     return document
 
 

@@ -1,4 +1,4 @@
-"""The repo info file: indexes in the file, ids in the model."""
+"""Decode and encode the repo info file, which stores indexes instead of snapshot ids."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from icectl.model.repo import Ref, RepoInfo, SnapshotInfo, Update
 from icectl.model.values import UnknownField
 
 
-@lru_cache(maxsize=1)  # a change reads the file again, and mostly finds what was opened
+@lru_cache(maxsize=1)  # a change reads the file again, and usually it has not changed
 def decode_repo(data: bytes) -> RepoInfo:
     return repo_info(*decode_raw_repo(data))
 
 
 def decode_raw_repo(data: bytes) -> tuple[RawRepo, tuple[UnknownField, ...]]:
-    """The tables as the file has them, for a check that wants to see wrong indexes."""
+    """Return the tables of the file, for checks that look for invalid indexes."""
     payload = decode_flatbuffers_envelope(data, FileType.REPO_INFO).payload
     reader = Reader(payload, file_size=len(data))
     raw: RawRepo = reader.read_root(REPO)
     return raw, reader.unknown_fields
 
 
-# The same file; of its two long lists only where they are.
+# The same table, with only the positions of its two long lists.
 _SHORT_REPO = Table(
     "Repo",
     RawRepo,
@@ -58,7 +58,7 @@ class RepoRefs:
 
 
 def decode_repo_refs(data: bytes) -> RepoRefs:
-    """Where branches and tags point, without a look at the snapshots that none points at."""
+    """Decode branches and tags, and only those snapshots that they point to."""
     payload = decode_flatbuffers_envelope(data, FileType.REPO_INFO).payload
     reader = Reader(payload, file_size=len(data))
     raw: RawRepo = reader.read_root(_SHORT_REPO)
@@ -66,7 +66,7 @@ def decode_repo_refs(data: bytes) -> RepoRefs:
 
     def entry(index: int) -> RawSnapshotInfo:
         if not 0 <= index < count:
-            raise FormatError(f"snapshot number {index} of {count} is referred to")
+            raise FormatError(f"a ref points to snapshot number {index}, but there are {count}")
         found: RawSnapshotInfo = reader.read_table(SNAPSHOT_INFO, reader.follow(start + 4 * index))
         return found
 
@@ -129,7 +129,7 @@ def _parent(entry: RawSnapshotInfo, ids: Sequence[SnapshotId]) -> SnapshotId | N
 
 
 def encode_repo(info: RepoInfo) -> bytes:
-    """The file of a repo info, with every list in the order that the specification demands."""
+    """Encode a repo info, with every list in the order of the specification."""
     refuse_unknown(info.unknown_fields, "repo info")
     snapshots = sorted(info.snapshots, key=lambda entry: entry.id)
     index = {entry.id: number for number, entry in enumerate(snapshots)}

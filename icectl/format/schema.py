@@ -1,8 +1,8 @@
-"""The tables of the specification, as `fbs/` has them; a test compares the two.
+"""The tables of the specification; a test compares them with `fbs/`.
 
-`build` receives the fields in order. Tables whose model differs from the file (indexes in
-place of ids, columns in place of tables) are read into a named tuple, and the module of that
-file kind turns it into the model.
+`build` receives the fields in order. If the model differs from the file (ids for indexes, columns
+for tables), the table is read into a named tuple, which the module of that kind of file converts
+to the model.
 """
 
 from __future__ import annotations
@@ -217,7 +217,7 @@ NODE_SNAPSHOT = Table(
 MANIFEST_FILE_INFO_V2 = Table(
     "ManifestFileInfoV2",
     snapshot.ManifestFileInfo,
-    # The specification demands the id without marking it as required.
+    # The specification demands the id but does not mark it as required.
     _fields(id=(MANIFEST_ID,), size_bytes=Scalar("Q"), num_chunk_refs=Scalar("I"), extra=Bytes()),
 )
 SNAPSHOT = Table(
@@ -254,7 +254,8 @@ ARRAY_UPDATED_CHUNKS = Table(
 MOVE_OPERATION = Table(
     "MoveOperation",
     MoveOperation,
-    # All four are demanded without being marked; a group's type is the default and left out.
+    # All four are mandatory but not marked as required. Writers omit the type of a group, because
+    # it is the default.
     _fields(from_=(String(),), to=(String(),), node_id=(NODE_ID,), node_type=Scalar("B")),
 )
 TRANSACTION_LOG = Table(
@@ -276,7 +277,7 @@ TRANSACTION_LOG = Table(
 
 # manifest.fbs
 
-# Read by columns only: `build` is never called.
+# Read only as columns: `build` is never called.
 CHUNK_REF = Table(
     "ChunkRef",
     tuple,

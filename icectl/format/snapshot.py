@@ -22,11 +22,11 @@ def decode_snapshot(data: bytes) -> Snapshot:
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    """The file of a snapshot, with every list in the order that the specification demands."""
+    """Encode a snapshot, with every list in the order that the official reader needs."""
     refuse_unknown(snapshot.unknown_fields, "snapshot")
     values = {field: getattr(snapshot, field) for field in RawSnapshot._fields}
-    # The specification asks for component-wise order, but every official release writes and
-    # searches the bytes of the whole path: in the other order it would not find some nodes.
+    # The specification demands component-wise order, but every official release sorts and
+    # searches by the bytes of the full path: with the other order it would not find some nodes.
     values["nodes"] = tuple(sorted(snapshot.nodes, key=lambda node: node.path.encode()))
     values["metadata"] = tuple(sorted(snapshot.metadata, key=lambda item: item.name.encode()))
     values["manifest_files"] = tuple(sorted(snapshot.manifest_files, key=lambda info: info.id))

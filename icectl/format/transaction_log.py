@@ -1,4 +1,4 @@
-"""Transaction logs, spec versions 1 and 2; chunk coordinates by columns."""
+"""Transaction logs of spec versions 1 and 2; chunk coordinates are columns."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from icectl.format.envelope import (
     decode_flatbuffers_envelope,
     decode_header,
     decompress,
-    decompress_what_there_is,
+    decompress_partial,
     encode_envelope,
 )
 from icectl.format.reader import Reader
@@ -45,26 +45,26 @@ def decode_transaction_log(data: bytes) -> TransactionLog:
 
 
 def decode_transaction_log_id(start: bytes, *, is_whole: bool = False) -> SnapshotId | None:
-    """The id that a file says it has, from its first bytes; None where they do not reach to it.
+    """Return the id stored in a file, from its first bytes; None if they do not include it.
 
-    What lies behind the id is not looked at.
+    The bytes after the id are not checked.
     """
     found = decode_header(start)
     if found is None:
-        raise FormatError("this is no Icechunk metadata file", offset=0)
+        raise FormatError("not an Icechunk metadata file", offset=0)
     header, size = found
     if header.file_type != FileType.TRANSACTION_LOG:
-        raise FormatError("the header says that it is no transaction log", offset=size - 2)
+        raise FormatError("the header does not say transaction log", offset=size - 2)
     payload: bytes | bytearray = start[size:]
     if header.compression:
-        payload = decompress(start, size) if is_whole else decompress_what_there_is(start, size)[0]
+        payload = decompress(start, size) if is_whole else decompress_partial(start, size)[0]
     reader = Reader(payload)
     try:
         position = reader.follow(0)
         place = reader.places(TRANSACTION_LOG, position)[0]
     except (FormatError, struct.error) as error:
         if is_whole:
-            raise FormatError("the payload is not flatbuffers", offset=size) from error
+            raise FormatError("the payload is not FlatBuffers", offset=size) from error
         return None
     return SnapshotId(bytes(payload[position + place : position + place + 12]))
 
@@ -73,7 +73,7 @@ def _decode_updated_chunks(
     reader: Reader, raw: tuple[RawArrayUpdatedChunks, ...]
 ) -> tuple[ArrayUpdatedChunks, ...]:
     if not raw:
-        return ()  # numpy costs more to import than a small log to read
+        return ()  # importing numpy takes longer than reading a small log
     import numpy as np
 
     from icectl.format.columns import ColumnReader
@@ -95,7 +95,7 @@ def _decode_updated_chunks(
 
 
 def encode_transaction_log(log: TransactionLog) -> bytes:
-    """The file of a log, with every list in the order that the specification demands."""
+    """Encode a log, with every list in the order of the specification."""
     refuse_unknown(log.unknown_fields, "transaction log")
     values: dict[str, Any] = {field: getattr(log, field) for field in RawTransactionLog._fields}
     for name in RawTransactionLog._fields[1:7]:
@@ -118,7 +118,7 @@ def encode_transaction_log(log: TransactionLog) -> bytes:
 
 
 def coordinate_order(coordinates: NDArray[np.uint32]) -> NDArray[np.intp]:
-    """The rows in lexicographic order."""
+    """Return the indexes that sort the rows lexicographically."""
     import numpy as np
 
     if coordinates.shape[1] == 0:

@@ -1,8 +1,8 @@
-"""Values inside the files: FlexBuffers (spec version 2) and MessagePack (spec version 1).
+"""Encoded values in the files: FlexBuffers (spec version 2) and MessagePack (spec version 1).
 
-Decoders give None, bool, int, float, str, bytes, list and dict with str keys, and raise
-FormatError for anything that is damaged. Encoders take the same and raise FormatError for
-what the official implementation could not read back.
+Decoders return None, bool, int, float, str, bytes, list and dict with str keys, and raise
+`FormatError` for damaged values. Encoders take the same types and raise `FormatError` for values
+that the official implementation could not read.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ __all__ = [
 def encode_flexbuffers(value: object) -> bytes:
     from flatbuffers.flexbuffers import Builder
 
-    # All of it beforehand: leaving the builder's maps by an exception raises another one.
+    # Checked in advance: an exception inside the builder's maps would raise another one.
     try:
         _check_storable(value, 0)
     except UnicodeEncodeError as error:
-        raise FormatError("a text that is not valid unicode cannot be stored") from error
+        raise FormatError("text that is not valid Unicode cannot be stored") from error
     builder = Builder()
     _add(builder, value)
     return bytes(builder.Finish())
@@ -57,14 +57,14 @@ def _check_storable(value: object, depth: int) -> None:
     elif isinstance(value, Mapping):
         for name, item in value.items():
             if not isinstance(name, str) or "\0" in name:
-                raise FormatError(f"{name!r} cannot be the name of a value")
+                raise FormatError(f"{name!r} is not a valid name of a value")
             name.encode()
             _check_storable(item, depth + 1)
     elif isinstance(value, Sequence) and not isinstance(value, bytes):
         for item in value:
             _check_storable(item, depth + 1)
     elif not isinstance(value, None | float | bytes):
-        raise FormatError(f"a value of the type {type(value).__name__} cannot be stored")
+        raise FormatError(f"a value of type {type(value).__name__} cannot be stored")
 
 
 def _add(builder: Builder, value: object) -> None:
@@ -75,7 +75,7 @@ def _add(builder: Builder, value: object) -> None:
     elif isinstance(value, int):
         (builder.UInt if value >> 63 > 0 else builder.Int)(value)
     elif isinstance(value, float):
-        # The builder's own choice of a width fails for numbers beyond 32-bit floats.
+        # If the builder chooses the width, it fails for numbers beyond 32-bit floats.
         builder.Float(value, 8)
     elif isinstance(value, str):
         builder.String(value)
@@ -95,7 +95,7 @@ def _add(builder: Builder, value: object) -> None:
 def decode_msgpack(data: bytes) -> object:
     import msgpack
 
-    limits.require("VALUE_BYTES", len(data), limits.VALUE_BYTES, "the bytes of a value are")
+    limits.require("VALUE_BYTES", len(data), limits.VALUE_BYTES, "the size of a value in bytes is")
     try:
         value: object = msgpack.unpackb(data, raw=False, object_pairs_hook=_mapping)
     except FormatError:
@@ -107,7 +107,7 @@ def decode_msgpack(data: bytes) -> object:
 
 
 def require_plain(value: object) -> None:
-    """Refuse what is neither JSON nor bytes, or nests too deep for a recursive function."""
+    """Raise `FormatError` for other types than JSON and bytes, and for deep nesting."""
     level = [value]
     for _ in range(MAX_DEPTH + 1):
         below: list[object] = []
@@ -117,7 +117,7 @@ def require_plain(value: object) -> None:
             elif isinstance(item, list):
                 below.extend(item)
             elif not isinstance(item, None | bool | int | float | str | bytes):
-                raise FormatError(f"a value of the type {type(item).__name__} is not expected")
+                raise FormatError(f"unexpected value of type {type(item).__name__}")
         if not below:
             return
         level = below
@@ -154,7 +154,7 @@ def decode_metadata(items: Sequence[MetadataItem] | None, spec_version: int) -> 
     decode = decode_msgpack if spec_version == 1 else decode_flexbuffers
     metadata: dict[str, object] = {}
     size = sum(len(item.value) for item in items or ())
-    limits.require("VALUE_BYTES", size, limits.VALUE_BYTES, "the bytes of the metadata are")
+    limits.require("VALUE_BYTES", size, limits.VALUE_BYTES, "the size of the metadata in bytes is")
     for item in items or ():
         if item.name in metadata:
             raise FormatError(f"the metadata has two values named {item.name!r}")
@@ -166,7 +166,7 @@ def decode_metadata(items: Sequence[MetadataItem] | None, spec_version: int) -> 
 
 
 def encode_metadata(mapping: Mapping[str, object], spec_version: int) -> tuple[MetadataItem, ...]:
-    """The items sorted as the specification wants them: by the UTF-8 bytes of the name."""
+    """Return the items sorted by the UTF-8 bytes of the name, as the specification demands."""
     encode = encode_msgpack if spec_version == 1 else encode_flexbuffers
     for name, value in mapping.items():
         try:
@@ -181,7 +181,7 @@ def encode_metadata(mapping: Mapping[str, object], spec_version: int) -> tuple[M
 
 
 def plain(value: object) -> object:
-    """The same value with what JSON lacks written as text: bytes as `base64:…`, NaN, infinity."""
+    """Return the value with bytes as `base64:…`, and NaN and infinity as text, for JSON."""
     if isinstance(value, bytes):
         return "base64:" + base64.b64encode(value).decode()
     if isinstance(value, float) and not math.isfinite(value):

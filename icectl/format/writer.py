@@ -1,7 +1,7 @@
-"""A flatbuffers writer that lays out front to back, from the same schemas as the reader.
+"""A flatbuffers writer that writes front to back, with the same schemas as the reader.
 
-A table comes before what it refers to, since offsets only point forward; vtables are shared.
-Scalars at their default and fields that are None are left out, as flatbuffers does.
+A table precedes everything that it refers to, because offsets only point forward. Vtables are
+shared. Scalars with their default value and fields that are None are omitted, as usual.
 """
 
 from __future__ import annotations
@@ -19,12 +19,13 @@ _U32 = struct.Struct("<I")
 
 
 def refuse_unknown(unknown_fields: tuple[UnknownField, ...], kind: str) -> None:
-    """A field of unknown type cannot be copied into another buffer, and must not be dropped."""
+    """Raise an error if there are unknown fields, which can be neither copied nor dropped."""
     if unknown_fields:
         names = ", ".join(f"{field.table} field {field.slot}" for field in unknown_fields)
         raise UnsupportedError(
-            f"the {kind} holds data of a newer format version ({names}), which would be lost",
-            hint="Use a newer icectl to change this repository.",
+            f"the {kind} contains fields of a newer format version ({names}), which a change"
+            " would lose",
+            hint="upgrade icectl to change this repository",
         )
 
 
@@ -43,11 +44,11 @@ class Writer:
         return bytes(self.out)
 
     def align(self, alignment: int, shift: int = 0) -> None:
-        """Pad so that the byte `shift` behind the end is aligned."""
+        """Append zero bytes until the byte `shift` after the end is aligned."""
         self.out += bytes(-(len(self.out) + shift) % alignment)
 
     def point_here(self, position: int, alignment: int, shift: int = 0) -> None:
-        """Let the offset at `position` point to the end, which gets aligned."""
+        """Align the end, and make the offset at `position` point to it."""
         self.align(alignment, shift)
         _U32.pack_into(self.out, position, len(self.out) - position)
 
@@ -60,14 +61,14 @@ class Writer:
         self.out.append(0)
 
     def append_slots(self, position: int, count: int) -> range:
-        """A vector of offsets that `position` refers to; the positions of its elements."""
+        """Append a vector of offsets for `position`; return the positions of its elements."""
         self.point_here(position, 4)
         start = len(self.out) + 4
         self.out += _U32.pack(count) + bytes(4 * count)
         return range(start, start + 4 * count, 4)
 
     def write_table(self, table: Table, position: int, value: Any) -> None:
-        """Write the table that the offset at `position` refers to, and all below it."""
+        """Write the table for the offset at `position`, and everything it refers to."""
         parts: list[tuple[int, Kind, Any]] = []
         slot = 0
         for field, part in zip(table.fields, table.take(value), strict=True):
@@ -77,7 +78,7 @@ class Writer:
             if part is not None and part is not kind.default and part != kind.default:
                 parts.extend(kind.parts(slot, part))
             slot += kind.slots
-        # The widest first, behind the four bytes that refer to the vtable: no gaps but at the end.
+        # After the four bytes that refer to the vtable, wide fields come first: this avoids gaps.
         parts.sort(key=lambda entry: -entry[1].align)
         vtable = [0] * (max((entry[0] for entry in parts), default=-1) + 1)
         offset, placed = 4, []

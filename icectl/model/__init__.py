@@ -1,5 +1,5 @@
-"""What the files of a repository say, as frozen values with the specification's names.
+"""The content of a repository's files as frozen values, with the specification's names.
 
-Standard library only. Lists keep the order they have in the file, so that a check can judge
-it; encoders sort. Times are integers: microseconds since 1970-01-01 UTC.
+The package imports only the standard library. Lists keep the order of the file, so checks can
+verify it; encoders sort. Times are integers: microseconds since 1970-01-01 UTC.
 """

@@ -1,8 +1,7 @@
-"""Object ids as types, with exact Crockford base32 both ways.
+"""Object ids as types, and their exact Crockford base32 text.
 
 The text form is the file name: upper case, no padding, zero bits appended on the right. A
-text whose appended bits are not zero names no object and is rejected, so that each id has
-exactly one text.
+text whose appended bits are not zero is rejected, so each id has exactly one text.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ _PAIRS = [first + second for first in ALPHABET for second in ALPHABET]
 
 
 def encode_base32(data: bytes) -> str:
-    """Crockford base32 of the bytes, zero bits appended on the right."""
+    """Return the Crockford base32 text, with zero bits appended on the right."""
     bits = len(data) * 8
     width = -(-bits // 10) * 10
     number = int.from_bytes(data, "big") << (width - bits)
@@ -25,7 +24,7 @@ def encode_base32(data: bytes) -> str:
 
 
 def decode_base32(text: str) -> bytes:
-    """The bytes of an exact Crockford base32 text; `ValueError` for anything else."""
+    """Return the bytes of an exact Crockford base32 text; raise `ValueError` for any other."""
     number = 0
     for character in text:
         value = _VALUES.get(character)
@@ -39,7 +38,7 @@ def decode_base32(text: str) -> bytes:
 
 
 class ObjectId(bytes):
-    """Raw id bytes. Legacy generations use other sizes than the specification's."""
+    """The bytes of an id. Legacy generations use other sizes than the specification."""
 
     __slots__ = ()
     sizes: ClassVar[tuple[int, ...]] = (12, 16)
@@ -51,7 +50,7 @@ class ObjectId(bytes):
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """The id that `text` names; `ValueError` when it names none."""
+        """Return the id with this text; raise `ValueError` if it is not valid."""
         return cls(decode_base32(text))
 
     @classmethod
@@ -74,10 +73,6 @@ class ManifestId(ObjectId):
 
 
 class ChunkId(ObjectId):
-    __slots__ = ()
-
-
-class AttributesId(ObjectId):
     __slots__ = ()
 
 

@@ -1,4 +1,4 @@
-"""Manifests: where each chunk's bytes are. Columns, never one object per reference."""
+"""Manifests: the location of each chunk, as columns; there is no object per reference."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RefKind(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Spans:
-    """A byte string for each row: `length` bytes from `start` of `data`."""
+    """One byte string per row: `length` bytes of `data` from `start`."""
 
     data: bytes | bytearray
     start: NDArray[np.uint32]
@@ -45,7 +45,7 @@ class Spans:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ChunkRefs:
-    """The references of one array, a row each, in the file's order."""
+    """The references of one array, one row each, in the order of the file."""
 
     coordinates: NDArray[np.uint32]
     """(n, dimensions)"""
@@ -57,11 +57,11 @@ class ChunkRefs:
     content: Spans
     """Inline: the chunk. Virtual: the location, compressed or not. Native: empty."""
     checksum_etag: Spans | None
-    """None when no row has one; a row that has none starts at 0."""
+    """None if no row has an ETag; the span of a row without one starts at 0."""
     checksum_last_modified: NDArray[np.uint32] | None
-    """Seconds since 1970; None when no row has one, 0 where a row has none."""
+    """Seconds since 1970; None if no row has a time, 0 in a row without one."""
     extra: Spans | None
-    """As above."""
+    """None if no row has extra bytes; the span of a row without any starts at 0."""
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -93,7 +93,7 @@ class Manifest:
     extra: bytes | None = None
     unknown_fields: tuple[UnknownField, ...] = ()
     file_size: int = 0
-    """As it is stored; 0 where it was not read from a file."""
+    """The stored size; 0 if the manifest was not read from a file."""
 
     @property
     def num_chunk_refs(self) -> int:

@@ -1,4 +1,4 @@
-"""The repo info file: the entry point, the refs and the ops log of a repository (V2)."""
+"""The repo info file of spec version 2: entry point, refs and ops log of a repository."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ class Availability(enum.IntEnum):
 
 
 FEATURE_FLAGS = {3: "move_node", 4: "create_tag", 5: "delete_tag"}
-"""The flags known today; each is on unless the repository says otherwise."""
+"""The known flags. Each is enabled unless the repository disables it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ref:
-    """A branch or a tag. The file stores an index into `RepoInfo.snapshots`; here it is the id."""
+    """A branch or a tag. The file stores an index into `RepoInfo.snapshots`, not the id."""
 
     name: str
     snapshot_id: SnapshotId
@@ -36,13 +36,13 @@ class SnapshotInfo:
     message: str
     metadata: tuple[MetadataItem, ...] | None = None
     pruned_ancestor_tx_logs: tuple[SnapshotId, ...] | None = None
-    """Logs of ancestors that were expired or collected, oldest first. Never empty."""
+    """Transaction logs of expired or collected ancestors, oldest first. Never empty."""
 
 
 @dataclass(frozen=True, slots=True)
 class RepoStatus:
     availability: int
-    """An `Availability`, or the number of one that this icectl does not know."""
+    """An `Availability`, or a number that this version of icectl does not know."""
     set_at: int
     limited_availability_reason: str | None = None
 
@@ -149,7 +149,7 @@ class RepoStatusChangedUpdate:
 
 @dataclass(frozen=True, slots=True)
 class UnknownUpdate:
-    """A member of the union that a newer writer knows."""
+    """An update of a type that this version of icectl does not know."""
 
     kind: ClassVar[str] = "unknown"
     type_code: int
@@ -198,7 +198,7 @@ class RepoInfo:
     """Newest first."""
     repo_before_updates: str | None = None
     config: bytes | None = None
-    """FlexBuffers, exactly as the file has it; `format.values` decodes."""
+    """The FlexBuffers bytes of the file; `format.values` decodes them."""
     enabled_feature_flags: tuple[int, ...] | None = None
     disabled_feature_flags: tuple[int, ...] | None = None
     extra: bytes | None = None

@@ -1,4 +1,4 @@
-"""Snapshot files: every node of one version, and the manifests they point to."""
+"""Snapshot files: every node of one version, and the manifests of its arrays."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class ArrayNodeData:
 
     @property
     def num_chunks(self) -> tuple[int, ...]:
-        """Chunks along each dimension."""
+        """The number of chunks along each dimension."""
         if self.shape_v2 is not None:
             return tuple(dimension.num_chunks for dimension in self.shape_v2)
         return tuple(
@@ -67,7 +67,7 @@ class GroupNodeData:
 
 @dataclass(frozen=True, slots=True)
 class UnknownNodeData:
-    """A kind of node that a newer writer knows."""
+    """A node of a kind that this version of icectl does not know."""
 
     type_code: int
 
@@ -87,7 +87,7 @@ class NodeSnapshot:
 
 @dataclass(frozen=True, slots=True)
 class ManifestFileInfo:
-    """What a snapshot claims about a manifest file (both `…FileInfo` and `…FileInfoV2`)."""
+    """A snapshot's claims about a manifest file (`…FileInfo` and `…FileInfoV2`)."""
 
     id: ManifestId
     size_bytes: int
@@ -101,7 +101,7 @@ class Snapshot:
     """From the file's header."""
     id: SnapshotId
     parent_id: SnapshotId | None
-    """Spec version 1 only; in version 2 the repo info file knows the parent."""
+    """Spec version 1 only; in version 2 the repo info file stores the parent."""
     nodes: tuple[NodeSnapshot, ...]
     flushed_at: int
     message: str
@@ -117,15 +117,15 @@ class Snapshot:
 
     @property
     def has_lost_parent(self) -> bool:
-        """Whether the file, of a repository of spec version 1, should name a parent and does not.
+        """Whether the parent is missing from a file of spec version 1 that should have one.
 
-        That would hide all older versions. Every official release wrote the first snapshot
-        without nodes; since 1.0 it has a fixed id.
+        A missing parent hides all older versions. Every official release wrote the first
+        snapshot without nodes; since 1.0 it has a fixed id.
         """
         is_first = self.id == INITIAL_SNAPSHOT_ID or not self.nodes
         return self.parent_id is None and not is_first
 
 
 def path_sort_key(path: str) -> tuple[bytes, ...]:
-    """Node paths sort component-wise: /a < /a/b < /a-b < /ab."""
+    """Return a key that sorts node paths component-wise: /a < /a/b < /a-b < /ab."""
     return tuple(segment.encode() for segment in path.split("/") if segment)

@@ -1,4 +1,4 @@
-"""Transaction logs: which nodes and chunks one commit changed."""
+"""Transaction logs: the nodes and chunks that one commit changed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class MoveOperation:
     to: str
     node_id: NodeId
     node_type: int
-    """A `NodeType`, or the number of one that this icectl does not know."""
+    """A `NodeType`, or a number that this version of icectl does not know."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

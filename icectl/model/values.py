@@ -1,4 +1,4 @@
-"""Types that several files share."""
+"""Types that several kinds of files share."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class MetadataItem:
-    """A named value; `value` holds the encoded bytes exactly as the file has them.
+    """A named value with its encoded bytes as stored in the file.
 
-    Spec version 1 encodes MessagePack, spec version 2 FlexBuffers; `format.values` decodes.
-    Carrying the bytes means that rewriting a file cannot change a value.
+    Spec version 1 uses MessagePack, spec version 2 FlexBuffers; `format.values` decodes both.
+    Keeping the bytes ensures that rewriting a file does not change a value.
     """
 
     name: str
@@ -19,10 +19,10 @@ class MetadataItem:
 
 @dataclass(frozen=True, slots=True)
 class UnknownField:
-    """Something a newer writer put into a table that this icectl does not know.
+    """A field of a table that this version of icectl does not know.
 
-    Its type is unknown, so it can be shown, but a file that has one cannot be rewritten
-    without loss: encoders refuse.
+    Its type is unknown, so the field can be reported but not copied: encoders refuse to rewrite
+    a file that has one.
     """
 
     table: str

@@ -19,9 +19,8 @@ from pathlib import Path
 from typing import Literal
 
 from icectl.errors import Hint, IcectlError, RefusedError, Remedy, RepositoryNotFoundError
-from icectl.ops.java import find_java, why_no_java
+from icectl.java import find_java, why_no_java
 from icectl.ops.repair import plan_repair
-from icectl.repository.backups import check_newest
 from icectl.repository.clock import MAX_SKEW
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
@@ -181,8 +180,7 @@ def check_storage(storage: Storage, *, may_write: bool, repair: Hint = REPAIR) -
     repository: Repository | None = None
     try:
         repository = open_repository(storage)
-        if repository.info is not None:
-            check_newest(storage, repository.info)
+        repository.check_newest()
     except RepositoryNotFoundError as error:
         detail = "nothing is there yet" if first is None else error.message
         hint = error.hint if error.has_remains else Remedy("create-repository-there")

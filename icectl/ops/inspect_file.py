@@ -22,7 +22,7 @@ from icectl.format.envelope import Generation
 from icectl.format.inspection import Inspection, inspect_bytes
 from icectl.model.ids import ALPHABET, ChunkId
 from icectl.model.manifest import Manifest, RefKind
-from icectl.ops.redaction import redact_location, redact_locations
+from icectl.model.redaction import redact_location, redact_locations
 from icectl.repository.layout import CONFIG_PATH, DRAFT, STANDARD
 from icectl.repository.ops_log import BACKUPS, REPO_PATH
 from icectl.repository.ref_files import TOMBSTONE

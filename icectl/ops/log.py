@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
-from icectl.ops.commits import Commit, CommitReader, commit_fields
+from icectl.repository.commits import Commit, CommitReader, commit_fields
+from icectl.repository.history import find_nearest
 from icectl.repository.repository import Repository
 from icectl.repository.resolve import parse_range
 
 if TYPE_CHECKING:
-    from icectl.ops.change_counts import ChangeCounts
+    from icectl.repository.change_counts import ChangeCounts
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +67,15 @@ def shown_parents(
 ) -> Mapping[SnapshotId, SnapshotId | None]:
     """For each commit its nearest ancestor among the commits: what a graph draws a line to."""
     parents = {commit.id: commit.parent_id for commit in commits}
-    nearest: dict[SnapshotId, SnapshotId | None] = {}
-    for snapshot_id, parent_id in parents.items():
-        if parent_id is not None and parent_id not in parents:
-            ancestors = (info.id for info in repository.ancestry(parent_id))
-            nearest[snapshot_id] = next((id_ for id_ in ancestors if id_ in parents), None)
-        else:
-            nearest[snapshot_id] = parent_id
-    return nearest
+    nearest = find_nearest(
+        (parent for parent in parents.values() if parent is not None and parent not in parents),
+        lambda snapshot_id: (info.id for info in repository.ancestry(snapshot_id)),
+        parents.__contains__,
+    )
+    return {
+        snapshot_id: None if parent is None else nearest.get(parent, parent)
+        for snapshot_id, parent in parents.items()
+    }
 
 
 def _within_time(infos: Iterable[SnapshotInfo], options: LogOptions) -> Iterator[SnapshotInfo]:
@@ -93,7 +95,7 @@ def _commits(
     if not options.with_changes:
         yield from map(reader.commit, infos)
         return
-    from icectl.ops.read_ahead import read_ahead
+    from icectl.pipeline.read_ahead import read_ahead
 
     for info, changes in read_ahead(lambda info: read_changes_if_there(repository, info), infos):
         yield CommitWithChanges(**commit_fields(reader.commit(info)), changes=changes)
@@ -101,7 +103,7 @@ def _commits(
 
 def read_changes_if_there(repository: Repository, info: SnapshotInfo) -> ChangeCounts | None:
     """None for a missing or damaged log: the rest of the commit can still be shown."""
-    from icectl.ops.change_counts import read_change_counts
+    from icectl.repository.change_counts import read_change_counts
 
     if info.parent_id is not None and not repository.has_transaction_logs:
         return None

@@ -39,8 +39,8 @@ def read_filtered_ops_log(
 ) -> Iterator[OpsLogEntry | OpsLogBeyondReach]:
     """The matching updates, newest first, read as far as the caller asks.
 
-    Where a backup is missing or damaged, the last item says what is beyond reach; not when
-    the filters were satisfied before.
+    If a backup is missing or damaged, the last item says what is beyond reach, unless the filters
+    were satisfied before.
     """
     if repository.info is None:
         raise UnsupportedError(

@@ -1,8 +1,8 @@
-"""Which commits touched a node or anything below it, followed across moves.
+"""The commits that touched a node or anything below it, followed across moves.
 
 Transaction logs name nodes by id. The paths of the newest snapshot are carried backward:
-without deletions and moves a commit's parent has the same paths less what it created; only
-with them the parent's snapshot is read.
+the parent of a commit without deletions and moves has the same paths, except for the nodes that
+the commit created. The parent's snapshot is read only for other commits.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from icectl.errors import RefNotFoundError
 from icectl.model.ids import NodeId, SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.model.transaction_log import TransactionLog
-from icectl.ops.change_counts import read_logs
-from icectl.ops.nodes import is_within, near_paths_hint, normalize_path
-from icectl.ops.read_ahead import read_ahead
+from icectl.pipeline.read_ahead import read_ahead
+from icectl.repository.change_counts import read_logs
+from icectl.repository.nodes import is_within, near_paths_hint, normalize_path
 from icectl.repository.repository import Repository
 
 Paths = dict[NodeId, str]

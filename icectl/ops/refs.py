@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 from icectl.errors import FormatError, RefNotFoundError, StorageError
 from icectl.model.ids import SnapshotId
-from icectl.repository import mutations
 from icectl.repository.repository import Repository
 
 
@@ -59,7 +58,7 @@ def list_tags(repository: Repository) -> TagList:
 
 def create_branch(repository: Repository, name: str, ref: str) -> BranchChange:
     snapshot_id = repository.resolve(ref).snapshot_id
-    mutations.create_branch(repository, name, snapshot_id)
+    repository.refs.create_branch(name, snapshot_id)
     return BranchChange(name, snapshot_id, None)
 
 
@@ -68,23 +67,23 @@ def reset_branch(
 ) -> BranchChange:
     snapshot_id = repository.resolve(ref).snapshot_id
     expected = _resolve_expected(repository, expect)
-    previous = mutations.reset_branch(repository, name, snapshot_id, expected)
+    previous = repository.refs.reset_branch(name, snapshot_id, expected)
     return BranchChange(name, snapshot_id, previous)
 
 
 def delete_branch(repository: Repository, name: str, expect: str | None = None) -> BranchChange:
     expected = _resolve_expected(repository, expect)
-    return BranchChange(name, None, mutations.delete_branch(repository, name, expected))
+    return BranchChange(name, None, repository.refs.delete_branch(name, expected))
 
 
 def create_tag(repository: Repository, name: str, ref: str) -> TagChange:
     snapshot_id = repository.resolve(ref).snapshot_id
-    mutations.create_tag(repository, name, snapshot_id)
+    repository.refs.create_tag(name, snapshot_id)
     return TagChange(name, snapshot_id)
 
 
 def delete_tag(repository: Repository, name: str) -> TagChange:
-    previous = mutations.delete_tag(repository, name)
+    previous = repository.refs.delete_tag(name)
     return TagChange(name, previous, previous)
 
 
@@ -94,10 +93,10 @@ def _resolve_expected(repository: Repository, expect: str | None) -> SnapshotId 
 
 def _list(repository: Repository, refs: Mapping[str, SnapshotId]) -> tuple[ListedRef, ...]:
     names = sorted(refs)
-    if repository.info is not None:
+    if repository.lists_snapshots:
         return tuple(_describe(repository, name, refs[name]) for name in names)
     # Before spec version 2 each one is a file to read.
-    from icectl.ops.read_ahead import read_ahead
+    from icectl.pipeline.read_ahead import read_ahead
 
     return tuple(
         listed

@@ -1,7 +1,7 @@
-"""Mending a repository: a plan of steps, their execution, and what they leave.
+"""Repair a repository: plan the steps, execute them, and report the problems that are left.
 
-Each step mends what one rule of `validate` finds in one object. To add a kind of step, write a
-planner and name it in `PLANNERS`.
+Each step repairs what one rule of `validate` finds in one object. To add a kind of step, write a
+planner and add it to `PLANNERS`.
 """
 
 from __future__ import annotations
@@ -9,17 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
+from icectl.checks import rules
+from icectl.checks.rules import Level, Rule
 from icectl.model.repo import MetadataChangedUpdate, RepoInfo
 from icectl.ops.config_keys import find_lost_conditions, set_key
-from icectl.ops.validate import metadata_rules as rules
 from icectl.ops.validate.result import Finding
-from icectl.ops.validate.rule import Level, Rule
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.repository.clock import is_ahead
-from icectl.repository.config import read_config, update_config
+from icectl.repository.config import config_object, read_config, update_config
 from icectl.repository.edits import Edited, leave_log_behind
-from icectl.repository.layout import CONFIG_PATH
-from icectl.repository.mutations import is_v1
 from icectl.repository.ops_log import REPO_PATH
 from icectl.repository.repository import Repository
 from icectl.repository.update import RepoUpdate, update_repo
@@ -28,15 +26,15 @@ from icectl.storage.contract import Storage
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """Something to mend."""
+    """One repair."""
 
     action: str
     """A stable name."""
     object: str
     summary: str
-    """What it does, as an imperative."""
+    """An imperative."""
     rule: Rule
-    """What `validate` finds in `object` until it is done."""
+    """The rule by which `validate` finds the problem in `object` until it is repaired."""
     apply: Callable[[Repository], RepoUpdate | None]
     loses: tuple[str, ...] = ()
 
@@ -55,12 +53,12 @@ class RepairResult:
     dry_run: bool
     steps: tuple[StepResult, ...]
     left: tuple[Finding, ...]
-    """Errors and warnings of the level `refs` that no step mends."""
+    """Errors and warnings of the level `refs` that no step repairs."""
 
 
 def plan_repair(repository: Repository, now: int) -> list[Step]:
-    """What can be mended; `now` is the storage's time."""
-    is_v1(repository)
+    """The steps that are needed; `now` is the storage's time."""
+    repository.check_writable()
     return [step for planner in PLANNERS for step in planner(repository, now)]
 
 
@@ -91,8 +89,8 @@ def _find_faults(storage: Storage) -> Iterator[Finding]:
 def _plan_ops_log(repository: Repository, now: int) -> Iterator[Step]:
     """Leave entries from the future behind, in the backup that the new newest entry follows.
 
-    They keep their times there: no entry of the log and no backup is rewritten, so that the
-    provenance of every state can still be checked.
+    They keep their times there: no entry of the log and no backup is rewritten, so the provenance
+    of every state can still be checked.
     """
 
     def is_locked(info: RepoInfo) -> bool:
@@ -107,7 +105,7 @@ def _plan_ops_log(repository: Repository, now: int) -> Iterator[Step]:
             REPO_PATH,
             "give the ops log a newest entry of today",
             rules.FUTURE_TIME,
-            # Setting the status is an operation too, and refused until this one is done.
+            # Setting the status is an operation too, and is refused until this one is done.
             lambda repository: update_repo(repository.storage, edit, whatever_status=True),
         )
 
@@ -124,7 +122,7 @@ def _plan_conditions(repository: Repository, _now: int) -> Iterator[Step]:
     if find(read_config(repository)):
         yield Step(
             "reset_storage_settings",
-            CONFIG_PATH if repository.info is None else REPO_PATH,
+            config_object(repository),
             "turn on the conditional writes of official clients",
             rules.CONDITIONS_OFF,
             lambda repository: update_config(repository, reset),

@@ -9,7 +9,7 @@ from icectl.errors import FormatError, RefNotFoundError, Remedy, UnsupportedErro
 from icectl.format.values import decode_metadata
 from icectl.model.repo import FEATURE_FLAGS, Availability, RepoStatus
 from icectl.ops.config_keys import KEYS, check_on_storage, check_value, set_key
-from icectl.repository import mutations
+from icectl.repository import settings
 from icectl.repository.config import read_config, update_config
 from icectl.repository.edits import flag_enabled
 from icectl.repository.names import nearest_hint
@@ -59,7 +59,7 @@ def set_status(
 ) -> StatusReport:
     if availability is Availability.ONLINE and reason is not None:
         raise UsageError("a repository that is online has no reason for a limited availability")
-    status = mutations.set_status(
+    status = settings.set_status(
         repository, availability, reason, accept_older_repo=accept_older_repo
     )
     return _report(repository, status)
@@ -105,12 +105,12 @@ def read_metadata_value(repository: Repository, key: str) -> NamedValue:
 
 
 def set_metadata(repository: Repository, values: Mapping[str, object]) -> Mapping[str, object]:
-    mutations.set_metadata(repository, values)
+    settings.set_metadata(repository, values)
     return values
 
 
 def unset_metadata(repository: Repository, names: Collection[str]) -> None:
-    mutations.unset_metadata(repository, names)
+    settings.unset_metadata(repository, names)
 
 
 def list_flags(repository: Repository) -> tuple[FeatureFlag, ...]:
@@ -136,7 +136,7 @@ def list_flags(repository: Repository) -> tuple[FeatureFlag, ...]:
 def set_flag(repository: Repository, flag: str, value: bool | None) -> FeatureFlag:
     """Turn a flag, named or numbered, on or off; None leaves it at its default."""
     flag_id = _flag_id(flag)
-    mutations.set_flag(repository, flag_id, value)
+    settings.set_flag(repository, flag_id, value)
     return FeatureFlag(flag_id, FEATURE_FLAGS.get(flag_id), value is not False, value)
 
 

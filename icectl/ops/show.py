@@ -1,4 +1,4 @@
-"""One commit whole: `icectl show`."""
+"""One commit in full: `icectl show`."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from icectl.model.ids import ManifestId
 from icectl.model.snapshot import ArrayNodeData, GroupNodeData, ManifestFileInfo
-from icectl.ops.commits import CommitReader, commit_fields
 from icectl.ops.log import CommitWithChanges, read_changes_if_there
+from icectl.repository.commits import CommitReader, commit_fields
 from icectl.repository.repository import Repository
 
 

@@ -1,5 +1,4 @@
-"""Tables, JSON, trees and graphs as lines of text. Knows Results, never Storage.
+"""Render results as tables, trees, graphs and JSON. Renderers never access storage.
 
-Whatever comes from a repository is untrusted: every renderer escapes control characters
-before it adds colour of its own.
+All text from a repository is untrusted: control characters are escaped before colour is added.
 """

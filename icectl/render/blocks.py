@@ -1,8 +1,8 @@
-"""What renderers produce: lines, tables and trees.
+"""The output of renderers: lines, tables and trees.
 
-A renderer turns a Result into blocks and knows nothing about terminals. `render.screen` draws
-blocks with rich where a person looks, `render.plain` writes them as aligned text to pipes and
-files. Both escape every text, so blocks may hold foreign text as it is.
+A renderer turns a result into blocks and is independent of the terminal. `render.screen` draws
+blocks with rich on a terminal; `render.plain` writes them as aligned text to pipes and files. Both
+escape all text, so blocks may contain untrusted text.
 """
 
 from __future__ import annotations
@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from typing import Literal
 
 Role = Literal["id", "branch", "tag", "path", "time", "good", "bad", "warning", "title", "dim"]
-"""What a piece of text is; `render.screen` decides how that looks."""
+"""The meaning of a piece of text; `render.screen` defines its style."""
 
 Part = str | tuple[str, Role]
 Line = str | tuple[Part, ...]
-"""One line of text, whole or in parts, some of them with a role."""
+"""One line of text, as a string or as parts with optional roles."""
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """A part of a whole, between 0 and 1, drawn as a bar."""
+    """A fraction between 0 and 1, drawn as a bar."""
 
     value: float
 
@@ -32,14 +32,14 @@ class Column:
     role: Role | None = None
     right: bool = False
     wraps: bool = False
-    """Takes several lines when the terminal is too narrow; other columns keep their width."""
+    """Wraps if the terminal is too narrow; other columns keep their width."""
     optional: bool = False
-    """Left out when the terminal is too narrow for all columns."""
+    """Omitted if the terminal is too narrow for all columns."""
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows under titles; None is an empty cell. Nothing is drawn for no rows."""
+    """Rows with column titles; None is an empty cell. A table without rows is not drawn."""
 
     columns: Sequence[Column]
     rows: Iterable[Sequence[object]]
@@ -60,7 +60,7 @@ class TreeEntry:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The entries below the path `root`, in the order given; missing groups are drawn too."""
+    """The entries below the path `root`, in order; missing groups are added."""
 
     root: str
     entries: Iterable[TreeEntry]

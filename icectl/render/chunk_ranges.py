@@ -1,4 +1,4 @@
-"""Chunk coordinates as few boxes: `0-3`, `[0-9, 2]`, `[5, 0-2, 7]`. Ends are inclusive."""
+"""Summarize chunk coordinates as boxes: `0-3`, `[0-9, 2]`, `[5, 0-2, 7]`. Ends are inclusive."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def render_ranges(coordinates: NDArray[np.uint32]) -> Iterator[str]:
-    """Boxes that cover exactly these distinct rows."""
+    """Yield boxes that cover exactly these distinct rows."""
     first, last = _boxes(coordinates)
     for low, high in zip(first.tolist(), last.tolist(), strict=True):
         parts = [str(a) if a == b else f"{a}-{b}" for a, b in zip(low, high, strict=True)]
@@ -19,13 +19,13 @@ def render_ranges(coordinates: NDArray[np.uint32]) -> Iterator[str]:
 
 
 def _boxes(coordinates: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """First and last corners; runs are joined along the last dimension first."""
+    """Return first and last corners, merging runs from the last dimension to the first."""
     import numpy as np
 
     first = last = coordinates
     for axis in reversed(range(coordinates.shape[1])):
         others = [other for other in range(coordinates.shape[1]) if other != axis]
-        # The last key counts most: equal in every other dimension, then by this one.
+        # lexsort sorts by its last key first: by all other dimensions, then by this one.
         keys = [first[:, axis], *(end[:, other] for other in others for end in (last, first))]
         order = np.lexsort(keys)
         first, last = first[order], last[order]

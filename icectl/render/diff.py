@@ -1,4 +1,4 @@
-"""A diff as a tree, a table of sizes, or bare paths."""
+"""Render a diff as a tree, a table of sizes, or a list of paths."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ RANGES_WIDTH = 100
 
 @dataclass(slots=True)
 class _Node:
-    """Everything that happened to one path."""
+    """All changes of one path."""
 
     new: bool = False
     deleted: bool = False
@@ -47,14 +47,14 @@ class _Node:
 
     @property
     def is_silent(self) -> bool:
-        """Only the group around it was moved."""
+        """Whether only a parent group was moved."""
         return self.followed_parent and not (self.deleted or self.updated or self.chunks)
 
 
 def render_diff(
     diff: NodeDiff, chunks: Sequence[ChunkChanges], *, coordinates: bool
 ) -> Iterator[Block]:
-    """The tree of what changed, and one line that counts it; nothing for no change."""
+    """Render a tree of changes and a summary; nothing if there are no changes."""
     nodes = _collect(diff, chunks)
     if not nodes:
         return
@@ -76,7 +76,7 @@ def render_diff(
 
 
 def render_stat(diff: NodeDiff, chunks: Sequence[ChunkChanges]) -> Iterator[Block]:
-    """One row for each changed node, with chunks and bytes."""
+    """Render one row for each changed node, with chunks and bytes."""
     nodes = _collect(diff, chunks)
     columns = (
         Column(""),
@@ -95,7 +95,7 @@ def render_stat(diff: NodeDiff, chunks: Sequence[ChunkChanges]) -> Iterator[Bloc
         yield from _summary(diff, chunks)
         added = sum(changes.bytes_added or 0 for changes in chunks)
         removed = sum(changes.bytes_removed or 0 for changes in chunks)
-        yield f"{format_size(added)} newly referenced, {format_size(removed)} no longer"
+        yield f"{format_size(added)} newly referenced, {format_size(removed)} no longer referenced"
 
 
 def render_names(diff: NodeDiff, chunks: Iterable[ChunkChanges]) -> Iterator[Block]:
@@ -127,9 +127,9 @@ def _collect(diff: NodeDiff, chunks: Iterable[ChunkChanges]) -> dict[str, _Node]
 def _note(node: _Node) -> str:
     parts = []
     if node.new and node.deleted:
-        parts.append("replaced by a new one")
+        parts.append("replaced by a new node")
     elif node.deleted and node.moved_from is not None:
-        parts.append(f"replaced by the one from {node.moved_from}")
+        parts.append(f"replaced by the node from {node.moved_from}")
     elif node.moved_from is not None and not node.followed_parent:
         parts.append(f"from {node.moved_from}")
     parts += [text for changes in node.chunks if (text := _count_chunks(changes, node))]
@@ -140,7 +140,7 @@ def _count_chunks(changes: ChunkChanges, node: _Node) -> str:
     if changes.added is None:
         return "" if node.deleted else f"{format_count(changes.num_chunks, 'chunk')} written"
     counts = {kind: len(getattr(changes, kind)) for kind in CHUNK_KINDS}
-    counts["touched, yet the same"] = 0 if changes.of_deleted_array else changes.num_same
+    counts["rewritten, unchanged"] = 0 if changes.of_deleted_array else changes.num_same
     found = [(count, kind) for kind, count in counts.items() if count]
     if not found:
         return ""

@@ -1,4 +1,4 @@
-"""A diff as `--json` and `--jsonl` print it."""
+"""The JSON documents of a diff."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def diff_document(
 def diff_lines(
     diff: NodeDiff, chunks: Iterable[ChunkChanges], *, coordinates: bool
 ) -> Iterator[dict[str, Any]]:
-    """One object for each element of the document's lists; `change` names the list."""
+    """Yield one object for each element of the document's lists; `change` is the list's name."""
     values = {change.path: change.changes for change in diff.metadata_changes}
     for name in NODE_LISTS:
         for path in getattr(diff, name):
@@ -64,7 +64,7 @@ def diff_lines(
 
 
 def _values_document(changes: Iterable[ValueChange]) -> list[dict[str, Any]]:
-    """A side that does not have the value has no key for it."""
+    """Return the changes; a side without the value has no key for it."""
     return [
         {
             "pointer": change.pointer,
@@ -79,7 +79,7 @@ def _values_document(changes: Iterable[ValueChange]) -> list[dict[str, Any]]:
 
 
 def _deleted_document(changes: ChunkChanges) -> dict[str, Any] | None:
-    """What a deleted array had, where it was counted."""
+    """Return the chunk counts of a deleted array, if they were counted."""
     if not changes.of_deleted_array or changes.deleted is None:
         return None
     return {

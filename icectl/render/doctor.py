@@ -1,4 +1,4 @@
-"""The checks of `icectl doctor` as a table, each with its hint below."""
+"""Render the checks of `icectl doctor` as a table with hints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An expiration, drawn per branch: what goes, what stays and why."""
+"""Render an expiration: which snapshots of each branch are released or kept, and why."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ def render_expiration(result: ExpireResult) -> Iterator[Block]:
         yield Table(_COLUMNS, map(_row, branch.snapshots))
         yield ""
     if result.unreachable:
-        yield (("on no branch", "title"),)
+        yield (("not on any branch", "title"),)
         yield Table(_COLUMNS, map(_row, result.unreachable))
         yield ""
     verb = "would be released" if result.dry_run else "released"
     yield (
         f"{format_count(result.gone_snapshots, 'snapshot')} {verb}, {result.kept_snapshots} kept, "
-        f"{len(result.edited_snapshots)} joined to another parent"
+        f"{len(result.edited_snapshots)} with a new parent"
     )
     for kind, names in (("branch", result.deleted_branches), ("tag", result.deleted_tags)):
         for name in names:

@@ -1,4 +1,4 @@
-"""A garbage collection's plan or result, for people."""
+"""Render the plan or the result of a garbage collection."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from icectl.render.sizes import format_count, format_size
 from icectl.render.times import format_time_short
 
 if TYPE_CHECKING:
-    from icectl.ops.gc.result import GcResult
+    from icectl.ops.gc.report import GcResult
 
 SHOWN = 10
 
@@ -37,19 +37,19 @@ def render_gc(result: GcResult) -> Iterator[Block]:
     if any(kind.count for kind in result.garbage):
         yield f"{format_count(total, 'object')} ({format_size(result.bytes_deleted)}) {verb}"
     else:
-        yield "there is no garbage"
+        yield "no garbage"
     if result.backups_deleted:
         size = format_size(result.backup_bytes_deleted)
-        copies = format_count(result.backups_deleted, "old copy", "old copies")
-        yield f"{copies} in overwritten/ ({size}) {verb}"
+        backups = format_count(result.backups_deleted, "old backup")
+        yield f"{backups} in overwritten/ ({size}) {verb}"
     if result.failures:
         count = format_count(len(result.failures), "object")
-        yield ((f"{count} could not be deleted: the next run tries again", "warning"),)
+        yield ((f"{count} could not be deleted; the next run tries again", "warning"),)
         if result.skipped_phases:
             kinds = ", ".join(phase.replace("_", " ") for phase in result.skipped_phases)
-            yield ((f"skipped for that reason: {kinds}; the next run deletes them", "warning"),)
+            yield ((f"therefore skipped: {kinds}; the next run deletes them", "warning"),)
     elif not result.is_complete:
-        yield (("the time was up: the next run goes on with the rest", "warning"),)
+        yield (("stopped at the time limit; the next run continues", "warning"),)
 
 
 def _render_plan(result: GcResult) -> Iterator[Block]:
@@ -70,19 +70,19 @@ def _render_plan(result: GcResult) -> Iterator[Block]:
 
 
 def render_notes(result: GcResult) -> Iterator[str]:
-    """What belongs to stderr: what was left alone, and failed deletes."""
+    """Yield the warnings for stderr: skipped objects and failed deletes."""
     if result.num_spared:
         count = format_count(result.num_spared, "object")
-        yield f"{count} of the plan stay as they are: needed by now, too young, or gone already"
+        yield f"{count} in the plan skipped: now in use, too recent, or already deleted"
     if result.ops_log_uncut:
         yield (
-            "the ops log was not cut: its entries of that age stand in copies, which are never "
-            "rewritten"
+            "the ops log was not truncated: its entries of that age are in backups, which are "
+            "never rewritten"
         )
     if result.foreign:
         names = ", ".join(result.foreign[:SHOWN])
         more = f" and {len(result.foreign) - SHOWN} more" if len(result.foreign) > SHOWN else ""
-        yield f"left alone, since their names are not those of Icechunk: {names}{more}"
+        yield f"ignored, because their names are not those of Icechunk: {names}{more}"
     for failure in result.failures[:SHOWN]:
         named = "" if failure.object in failure.error else f"{failure.object}: "
         yield f"not deleted: {named}{failure.error}"

@@ -1,7 +1,7 @@
-"""The commit graph, drawn in characters as git users expect it.
+"""Draw the commit graph in characters, as git does.
 
-Icechunk has no merges: each snapshot has at most one parent, so lines only ever join.
-Rows come children first; `order_for_graph` brings them into that order.
+Icechunk has no merges: each snapshot has at most one parent, so lines only join towards the
+bottom. Children must precede their parents; `order_for_graph` sorts the rows.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ class GraphRow:
     id: Hashable
     parent_id: Hashable | None
     lines: Sequence[Line] = field(default=())
-    """The text beside the commit."""
+    """The text next to the commit."""
     time: int = 0
 
 
 def order_for_graph(rows: Iterable[GraphRow]) -> list[GraphRow]:
-    """Every child before its parent, newest first where that leaves a choice.
+    """Sort children before their parents, and otherwise newest first.
 
-    Clocks of writers differ, so the times alone could put a parent first. Rows of a cycle,
+    The clocks of writers differ, so sorting by time could put a parent first. Rows in a cycle,
     which only a damaged repository has, come last.
     """
     waiting = {row.id: row for row in rows}
@@ -47,9 +47,9 @@ def order_for_graph(rows: Iterable[GraphRow]) -> list[GraphRow]:
 
 
 def render_graph(rows: Iterable[GraphRow]) -> Iterator[Line]:
-    """Lines of the graph with each row's text; joins get lines of their own."""
+    """Yield the lines of the graph with the text of each row; joins have separate lines."""
     columns: list[Hashable] = []
-    """The id that each vertical line leads down to."""
+    """The id at the lower end of each vertical line."""
     for row in rows:
         if row.id not in columns:
             columns.append(row.id)
@@ -68,7 +68,7 @@ def _parts(line: Line) -> tuple[Part, ...]:
 
 
 def _continue(columns: list[Hashable], here: int, parent_id: Hashable | None) -> Iterator[str]:
-    """Lead the line at `here` on to the parent: straight, into another line, or to its end."""
+    """Continue the line at `here` to the parent: straight, joining another line, or ending."""
     if parent_id is None:
         del columns[here]
         if here < len(columns):
@@ -87,7 +87,7 @@ def _continue(columns: list[Hashable], here: int, parent_id: Hashable | None) ->
 
 
 def _shift(count: int, start: int, *, joins: bool) -> str:
-    """The line at `start` ends, or joins the one to its left; those behind it move left."""
+    """End the line at `start` or join it with the line to its left; move later lines left."""
     characters = [" "] * (2 * count + 2)
     for index in range(start):
         characters[2 * index] = "|"
@@ -99,7 +99,7 @@ def _shift(count: int, start: int, *, joins: bool) -> str:
 
 
 def _step(count: int, position: int) -> str:
-    """One line crosses from column `position + 1` to `position`; all others stay."""
+    """Move one line from column `position + 1` to `position`."""
     characters = [" "] * (2 * count)
     for index in range(count):
         characters[2 * index] = "|"

@@ -1,4 +1,4 @@
-"""One file, drawn for a reader: what it is, then its content as the kind demands."""
+"""Render one file: its kind and envelope, then its content."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def render_inspection(result: InspectFileResult) -> Iterator[Block]:
     for problem in result.problems:
         yield (("damaged: ", "bad"), problem)
     for field in result.unknown_fields:
-        yield f"unknown, from a newer writer: {field}"
+        yield f"unknown field of a newer writer: {field}"
 
 
 def _envelope(result: InspectFileResult) -> dict[str, Any]:
@@ -57,7 +57,7 @@ def _envelope(result: InspectFileResult) -> dict[str, Any]:
 
 
 def _pairs(content: dict[str, Any]) -> Iterator[Block]:
-    """One line per field; empty ones are left out."""
+    """Render one line per field, without empty fields."""
     shown = {name: value for name, value in content.items() if value not in (None, [], {})}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():
@@ -134,7 +134,7 @@ def _table(title: str, names: Sequence[str], rows: list[dict[str, Any]]) -> Iter
 
 
 def render_references(references: Iterable[dict[str, Any]]) -> Iterator[str]:
-    """One line each, as they come: a manifest may have millions."""
+    """Yield one line per reference as a stream: a manifest may have millions."""
     yield "node index kind offset length chunk-or-location"
     for reference in references:
         target = reference.get("chunk_id") or reference.get("location") or ""

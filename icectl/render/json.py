@@ -1,10 +1,10 @@
-"""`--json` and `--jsonl`: any Result as a document that scripts can rely on.
+"""Convert any result to the stable documents of `--json` and `--jsonl`.
 
-Dataclasses become objects by their field names (a trailing underscore is dropped), ids are
-base32, and an integer in a dataclass field named `..._at` is a time and becomes RFC 3339.
-Only dataclass fields, never keys of a mapping: those may be a user's own metadata. Integers
-beyond 2^53 are strings, other bytes base64, enum members their lower-case names, NaN and
-the infinities strings. The output is ASCII, so no terminal acts on it.
+Dataclasses become objects with the names of their fields (without a trailing underscore), ids
+become base32, and an integer in a dataclass field `..._at` is a time and becomes RFC 3339. This
+does not apply to keys of a mapping, which may be metadata of a user. Integers beyond 2^53, NaN and
+infinities become strings, other bytes base64, and enum members their lower-case names. The output
+is ASCII, so it cannot contain control sequences for a terminal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _LARGEST_EXACT = 2**53
 
 
 def to_json(value: Any) -> Any:
-    """The value in terms of JSON's own types."""
+    """Convert the value to JSON types."""
     if value is None or isinstance(value, bool) or type(value) is str:
         return value
     if isinstance(value, Enum):
@@ -56,17 +56,17 @@ def to_json(value: Any) -> Any:
 
 
 def render_json(document: Any, *, indent: bool = False) -> str:
-    """One document, without the final newline."""
+    """Return one document, without the final newline."""
     separators = None if indent else (",", ":")
     text = json.dumps(
         to_json(document), indent=2 if indent else None, separators=separators, allow_nan=False
     )
-    # Only a string can hold it, and GitHub's runner finds its commands behind it.
+    # It can only occur in strings; GitHub's runner looks for commands after it.
     return text.replace("##[", "\\u0023#[")
 
 
 def render_jsonl(items: Iterable[Any]) -> Iterator[str]:
-    """One object per line, as they come."""
+    """Yield one line per object."""
     return map(render_json, items)
 
 

@@ -1,4 +1,4 @@
-"""Findings as JUnit XML: one test case for each rule that was looked at."""
+"""Render findings as JUnit XML, with one test case for each checked rule."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections import defaultdict
 from collections.abc import Iterable
 from xml.etree import ElementTree
 
+from icectl.checks.rules import Rule, Severity
 from icectl.ops.validate.result import Finding, ValidateResult
-from icectl.ops.validate.rule import Rule, Severity
 from icectl.render.sizes import format_count
 
 SUITE = "icectl validate"
-# What XML 1.0 cannot hold, not even as a reference.
+# Characters that XML 1.0 does not allow, not even as references.
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
 def render_junit(result: ValidateResult, rules: Iterable[Rule], fail_on: Severity) -> str:
-    """A rule fails by findings that make the run fail; others are its output."""
+    """A rule fails if its findings make the run fail; other findings are its output."""
     failing = ("error", "warning") if fail_on == "warning" else ("error",)
     by_code: dict[str, list[Finding]] = defaultdict(list)
     for finding in result.findings:
@@ -27,7 +27,7 @@ def render_junit(result: ValidateResult, rules: Iterable[Rule], fail_on: Severit
     for rule in rules:
         found = by_code.get(rule.code, [])
         bad = [one for one in found if not one.known]
-        # Findings can have been left out of the list; the rule fails by them, too.
+        # Findings that are omitted from the list also make the rule fail.
         count = result.by_code.get(rule.code, 0)
         case = ElementTree.SubElement(
             suite,
@@ -40,7 +40,7 @@ def render_junit(result: ValidateResult, rules: Iterable[Rule], fail_on: Severit
         text = _clean("\n".join(map(_line, found)))
         if count and rule.severity in failing:
             failures += 1
-            first = _line(bad[0]) if bad else "all left out of the list"
+            first = _line(bad[0]) if bad else "all omitted from the list"
             message = _clean(f"{format_count(count, 'finding')}: {first}")
             body = ElementTree.SubElement(case, "failure", type=rule.code, message=message)
         else:

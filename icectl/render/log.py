@@ -1,4 +1,4 @@
-"""Commits as text: in full, on one line each, and beside a graph."""
+"""Render commits: in full, one line each, or with a graph."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from icectl.model.ids import SnapshotId
-from icectl.ops.commits import Commit
 from icectl.ops.log import CommitWithChanges
 from icectl.render.blocks import Line, Part
 from icectl.render.json import to_json
 from icectl.render.sizes import format_count
 from icectl.render.text import first_line, message_lines
 from icectl.render.times import format_time_short
+from icectl.repository.commits import Commit
 
 if TYPE_CHECKING:
-    from icectl.ops.change_counts import ChangeCounts
+    from icectl.repository.change_counts import ChangeCounts
 
 SHORT_ID = 12
-"""Characters of an id where there is little room; icectl takes it as a REF."""
+"""The length of a shortened id, which is still a valid REF."""
 
 
 def render_log(commits: Iterable[Commit], *, oneline: bool) -> Iterator[Line]:
@@ -54,7 +54,7 @@ def render_log_graph(
 
 
 def format_changes(changes: ChangeCounts | None) -> str:
-    """`1 new array, 20 updated chunks`."""
+    """Return text such as `1 new array, 20 updated chunks`."""
     if changes is None:
         return "changes unknown: no readable transaction log"
     parts = []

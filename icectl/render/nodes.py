@@ -1,12 +1,12 @@
-"""The nodes of a snapshot as a table or a tree."""
+"""Render the nodes of a snapshot as a table or a tree."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator
 
-from icectl.ops.nodes import ArrayNode, Node, NodeListing
 from icectl.render.blocks import Block, Column, Table, Tree, TreeEntry
+from icectl.repository.nodes import ArrayNode, Node, NodeListing
 
 _COLUMNS = (
     Column("PATH", "path", wraps=True),
@@ -53,7 +53,7 @@ def _note(node: Node) -> str:
 
 
 def _data_type(data_type: object) -> str:
-    """A name, or the name of an extension type, or whatever else the metadata says."""
+    """Return the name of a data type or extension type, or else the JSON of the metadata."""
     if isinstance(data_type, dict) and isinstance(data_type.get("name"), str):
         return str(data_type["name"])
     if data_type is None:
@@ -62,7 +62,7 @@ def _data_type(data_type: object) -> str:
 
 
 def _product(lengths: Iterable[int] | None) -> str | None:
-    """`10 x 20`; `scalar` without dimensions."""
+    """Return text such as `10 x 20`, or `scalar` without dimensions."""
     return None if lengths is None else " x ".join(map(str, lengths)) or "scalar"
 
 

@@ -1,4 +1,4 @@
-"""Entries of the ops log: as JSON by the specification's names, and in words."""
+"""Render entries of the ops log: as JSON with the specification's names, and as text."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _WITH_TARGET = (BranchCreatedUpdate, BranchResetUpdate, TagCreatedUpdate)
 
 
 def update_document(entry: OpsLogEntry) -> dict[str, Any]:
-    """`kind`, `updated_at`, `backup_path`, the kind's own fields, and where a ref went."""
+    """Return `kind`, `updated_at`, `backup_path`, the fields of the kind, and a ref's target."""
     update = entry.update
     document: dict[str, Any] = {
         "kind": update.update_type.kind,
@@ -48,7 +48,7 @@ def update_document(entry: OpsLogEntry) -> dict[str, Any]:
         value = getattr(update.update_type, field.name)
         document[field.name] = _status_document(value) if field.name == "status" else value
     if "previous_snap_id" in document:
-        # The specification's name, and the one that every other document uses.
+        # The name in the specification, and the name in all other documents.
         document["previous_snapshot_id"] = document["previous_snap_id"]
     if isinstance(update.update_type, _WITH_TARGET):
         document["target_snapshot_id"] = entry.target
@@ -69,17 +69,17 @@ def render_ops_log(entries: Iterable[OpsLogEntry]) -> Iterator[Line]:
 
 def describe_beyond_reach(end: OpsLogBeyondReach) -> str:
     if end.is_cleared:
-        return f"Older operations are gone: the backups before {end.path} were cleared by age"
+        return f"Older operations are gone: the backups before {end.path} were deleted by age"
     return (
-        f"Older operations are beyond reach: they are in the backup {end.path}, "
+        f"Older operations cannot be shown: they are in the backup {end.path}, "
         f"which cannot be read ({end.error.message})"
     )
 
 
 def describe_update(entry: OpsLogEntry) -> str:
-    """What the operation did, in words."""
+    """Describe the operation."""
     update: UpdateType = entry.update.update_type
-    target = f" at {entry.target}" if entry.target else ", where is not known any more"
+    target = f" at {entry.target}" if entry.target else " (target unknown)"
     match update:
         case RepoInitializedUpdate():
             return "repository initialized"
@@ -98,14 +98,14 @@ def describe_update(entry: OpsLogEntry) -> str:
         case BranchDeletedUpdate(name, previous):
             return f"branch {name} deleted, was at {previous}"
         case BranchResetUpdate(name, previous):
-            to = f" to {entry.target}" if entry.target else ", where to is not known any more"
+            to = f" to {entry.target}" if entry.target else " (target unknown)"
             return f"branch {name} reset from {previous}{to}"
         case NewCommitUpdate(branch, new):
             return f"commit {new} on branch {branch}"
         case CommitAmendedUpdate(branch, previous, new):
             return f"commit {previous} on branch {branch} amended to {new}"
         case NewDetachedSnapshotUpdate(new):
-            return f"snapshot {new} written on no branch"
+            return f"snapshot {new} written without a branch"
         case GCRanUpdate():
             return "garbage collected"
         case ExpirationRanUpdate():
@@ -117,11 +117,11 @@ def describe_update(entry: OpsLogEntry) -> str:
         case RepoStatusChangedUpdate(status):
             return _describe_status(status)
         case UnknownUpdate(type_code):
-            return f"an operation of the kind {type_code}, which this icectl does not know"
+            return f"unknown operation of type {type_code}"
 
 
 def format_availability(availability: int) -> str:
-    """`read_only`, or the number of one that this icectl does not know."""
+    """Return text such as `read_only`, or the number if it is unknown."""
     known = availability in set(Availability)
     return Availability(availability).name.lower() if known else str(availability)
 

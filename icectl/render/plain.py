@@ -1,7 +1,6 @@
-"""Blocks as plain aligned text, for pipes, files and long streams.
+"""Write blocks as plain aligned text, for pipes, files and long streams.
 
-Nothing is ever cut here, and nothing is measured twice: `log` of a long history goes through
-this writer line by line.
+Text is never truncated. Lines are streamed, because the `log` of a long history uses this module.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ def plain_lines(blocks: Iterable[Block]) -> Iterator[str]:
 
 
 def plain_cell(value: object) -> str:
-    """A cell of a table as text."""
+    """Return the text of a table cell."""
     if value is None:
         return ""
     if isinstance(value, Share):
@@ -56,7 +55,7 @@ def _align(table: Table) -> Iterator[str]:
 
 
 def _draw_tree(tree: Tree) -> Iterator[str]:
-    """By rich, on a console wide enough that no line is ever wrapped."""
+    """Draw with rich on a console that is too wide for any line to wrap."""
     import io
 
     from rich.console import Console

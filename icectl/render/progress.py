@@ -1,4 +1,4 @@
-"""Progress of long work: rich's bars on a terminal, a line every 30 seconds in a log."""
+"""Progress of long operations: bars on a terminal, a line every 30 seconds in a log."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ SECONDS_BETWEEN_LINES = 30.0
 
 
 class ProgressDisplay:
-    """The phases at work, several at once where they run at once.
+    """Shows the running phases.
 
-    With a console they are drawn as bars once work has taken a second; with `log` a line is
-    written now and then; with neither nothing is shown.
+    With a console, it draws bars after one second; with `log`, it writes a line from time to time;
+    with neither, it shows nothing.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class ProgressDisplay:
 
 
 class Phase:
-    """One kind of work, with a count of what is done."""
+    """One phase of an operation, with a count of finished items."""
 
     def __init__(self, display: ProgressDisplay, label: str, total: int | None, unit: str) -> None:
         self._display = display
@@ -98,7 +98,7 @@ class Phase:
         self._display.end(self)
 
     def advance(self, count: int = 1) -> None:
-        """Count work that is done; cheap enough to call for each item."""
+        """Count finished items; fast enough to call for each item."""
         self.count += count
         self._display.advance(self, count)
 

@@ -1,4 +1,4 @@
-"""Branches and tags as tables, and what happened to them in a sentence."""
+"""Render branches and tags as tables, and changes of them as sentences."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def render_tags(listing: TagList) -> Iterator[Block]:
     yield _render_refs("TAG", "tag", listing.tags)
     if listing.deleted_tags:
         names = ", ".join(listing.deleted_tags)
-        yield ((f"Deleted, cannot be used again: {names}", "dim"),)
+        yield ((f"Deleted, cannot be reused: {names}", "dim"),)
 
 
 def render_branch_change(change: BranchChange) -> Iterator[Block]:
@@ -28,7 +28,7 @@ def render_branch_change(change: BranchChange) -> Iterator[Block]:
     elif change.previous_snapshot_id is None:
         yield f"branch {name} created at {change.snapshot_id}"
     elif change.previous_snapshot_id == change.snapshot_id:
-        yield f"branch {name} was at {change.snapshot_id} already"
+        yield f"branch {name} was already at {change.snapshot_id}"
     else:
         yield f"branch {name} moved from {change.previous_snapshot_id} to {change.snapshot_id}"
 

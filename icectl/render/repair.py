@@ -1,4 +1,4 @@
-"""The steps of a repair, and the findings that they leave."""
+"""Render the steps of a repair and the remaining findings."""
 
 from __future__ import annotations
 

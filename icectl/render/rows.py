@@ -1,11 +1,11 @@
-"""Rows of any columns: the result of `icectl sql`, and what `icectl export` wrote."""
+"""Render the rows of `icectl sql` and the result of `icectl export`."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from icectl.ops.tables.export import ExportResult
+from icectl.ops.export import ExportResult
 from icectl.render.blocks import Block, Column, Table
 from icectl.render.json import to_json
 from icectl.render.sizes import format_count
@@ -14,7 +14,7 @@ from icectl.render.sizes import format_count
 def render_rows(
     columns: Sequence[Mapping[str, str]], rows: Iterable[Mapping[str, object]]
 ) -> Iterator[Block]:
-    """A table with the columns' own names; lists as JSON."""
+    """Render a table with the names of the columns as titles and lists as JSON."""
     drawn = [
         Column(column["name"], right=column["type"] in ("bigint", "int", "double"), wraps=True)
         for column in columns

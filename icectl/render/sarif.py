@@ -1,4 +1,4 @@
-"""Findings as SARIF 2.1.0, which code hosts show beside a pull request."""
+"""Render findings as SARIF 2.1.0, which code hosts show in a pull request."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Any
 from urllib.parse import quote
 
 from icectl import __version__
+from icectl.checks.rules import Rule
 from icectl.ops.validate.result import Finding, ValidateResult
-from icectl.ops.validate.rule import Rule
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {"error": "error", "warning": "warning", "info": "note"}

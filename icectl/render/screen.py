@@ -1,7 +1,7 @@
-"""Blocks drawn by rich on a terminal.
+"""Draw blocks on a terminal with rich.
 
-On a narrow terminal ids are shortened to a prefix that icectl takes as a REF, optional columns
-are left out, and only text columns wrap: ids, numbers and names are never broken.
+On a narrow terminal ids are shortened to a prefix that is still a valid REF, optional columns are
+omitted, and only text columns wrap: ids, numbers and names are never broken.
 """
 
 from __future__ import annotations
@@ -35,16 +35,16 @@ THEME = Theme(
     }
 )
 INDENT = 4
-"""Columns before the second and later lines of a long line."""
+"""The indentation of the second and later lines of a long line."""
 SMALLEST_TEXT = 16
-"""Columns that a wrapping column keeps."""
+"""The minimum width of a wrapping column."""
 MOST_ROWS = 2000
-"""A longer table takes rich more time than a person waits; it is written as plain text."""
+"""Longer tables are written as plain text, because rich would take too long."""
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """rich would end the process; the command line reports it with its own exit code."""
+        """Do not end the process as rich does: the command line reports it with an exit code."""
         raise BrokenPipeError
 
 
@@ -56,7 +56,7 @@ def make_console(
     terminal: bool | None = None,
     width: int | None = None,
 ) -> Console:
-    """A console that takes every text literally."""
+    """Return a console without markup."""
     plain = no_color or bool(environ.get("NO_COLOR")) or environ.get("TERM") == "dumb"
     return _Console(
         file=stream,
@@ -66,7 +66,7 @@ def make_console(
         highlight=False,
         color_system=None if plain else "auto",
         force_terminal=terminal,
-        # rich asks a dumb terminal for neither.
+        # rich does not detect either of them on a dumb terminal.
         width=width,
         height=None if width is None else 25,
         _environ=environ,
@@ -165,7 +165,7 @@ def _tables(table: Table, width: int) -> Iterator[RenderableType]:
 def _fitting_columns(
     columns: Sequence[Column], rows: Sequence[Sequence[object]], width: int
 ) -> list[int]:
-    """The columns to draw: optional ones are left out, from the right, until the rest fits."""
+    """Return the columns to draw: optional ones are omitted from the right until the rest fits."""
     shown = list(range(len(columns)))
 
     def needed() -> int:
@@ -197,7 +197,7 @@ def _cell(column: Column, value: object, width: int) -> RenderableType:
 
 
 def _shorten(column: Column, text: str, width: int) -> str:
-    """Ids keep enough characters to be a REF; times lose the seconds, then the time of day."""
+    """Shorten ids to a valid REF; drop the seconds of times, then the time of day."""
     if width >= 100:
         return text
     if column.role == "id":

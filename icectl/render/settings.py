@@ -1,4 +1,4 @@
-"""Status, configuration, metadata and feature flags as text."""
+"""Render status, configuration, metadata and feature flags."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ def render_status(report: StatusReport) -> Iterator[Block]:
 
 
 def render_mapping(values: Mapping[str, object]) -> Iterator[Block]:
-    """`name: value` lines, deeper values by dotted names; a value is written as JSON."""
+    """Yield `name: value` lines with dotted names for nested values, and values as JSON."""
     for name, value in _flatten(values, ""):
         yield ((name, "title"), f": {format_value(value)}")
 
 
 def render_named_value(value: NamedValue) -> Iterator[Block]:
-    """Only the value, so that a shell can take it: a text as it is, the rest as JSON."""
+    """Yield only the value, for use in a shell: text unchanged, other values as JSON."""
     yield (value.value if isinstance(value.value, str) else format_value(value.value))
 
 

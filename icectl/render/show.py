@@ -1,4 +1,4 @@
-"""One commit whole, as text."""
+"""Render one commit in full."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from icectl.render.sizes import format_count, format_size
 def render_whole_commit(commit: WholeCommit) -> Iterator[Block]:
     yield from render_commit(commit)
     yield ""
-    yield f"Parent: {commit.parent_id or 'none, it is the first'}"
+    yield f"Parent: {commit.parent_id or 'none (first commit)'}"
     counts = (
         format_count(commit.num_groups, "group"),
         format_count(commit.num_arrays, "array"),
         format_count(len(commit.manifest_files), "manifest"),
     )
-    yield f"Holds:  {', '.join(counts)}"
+    yield f"Counts: {', '.join(counts)}"
     if commit.num_expired_ancestors:
         yield (
             f"The changes include those of "

@@ -1,4 +1,4 @@
-"""Where the bytes are: totals, a tree of groups and arrays with bars, and tables."""
+"""Render storage usage: totals, a tree of groups and arrays with bars, and tables."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from icectl.render.times import format_time_short
 
 
 def make_stats_renderer(depth: int | None) -> Callable[[StatsResult], Iterator[Block]]:
-    """A renderer whose tree ends at `depth`; what lies deeper counts for the group above."""
+    """Return a renderer that includes nodes below `depth` in their parent group."""
 
     def render(result: StatsResult) -> Iterator[Block]:
         yield from _totals(result)
@@ -84,14 +84,14 @@ def _totals(result: StatsResult) -> Iterator[Block]:
         f"{format_size(backups.size_bytes)}"
     )
     if result.num_unreachable:
-        yield f"  {format_count(result.num_unreachable, 'version')} more that no ref leads to"
+        yield f"  {format_count(result.num_unreachable, 'version')} more not reachable from any ref"
     freed = result.could_free
     if freed is not None:
         yield (
-            f"  expire would let gc free about {format_size(freed.bytes)}: "
+            f"  after expire, gc could free about {format_size(freed.bytes)}: "
             f"{format_count(freed.snapshots, 'snapshot')}, "
             f"{format_count(freed.manifests, 'manifest')}, "
-            f"{format_count(freed.chunks, 'chunk')}; what is garbage today comes on top"
+            f"{format_count(freed.chunks, 'chunk')}; current garbage is not included"
         )
 
 
@@ -117,12 +117,12 @@ def _tree(result: StatsResult, depth: int | None) -> Table:
 
 
 def group_rows(arrays: Sequence[ArrayStats], depth: int | None) -> list[tuple[int, str, int, int]]:
-    """Level, name, bytes and chunks of each group and array, the root first."""
+    """Return level, name, bytes and chunks of each group and array, beginning with the root."""
     sums: dict[tuple[str, ...], list[int]] = {(): [0, 0]}
     for array in arrays:
         parts = tuple(part for part in array.path.split("/") if part)
         if not array.path:
-            parts = ("(of no version's arrays)",)
+            parts = ("(not in any array)",)
         shown = parts if depth is None else parts[:depth]
         for end in range(len(shown) + 1):
             entry = sums.setdefault(shown[:end], [0, 0])
@@ -186,7 +186,7 @@ def _snapshots(result: StatsResult) -> Table:
 
 
 def render_stats_csv(items: Sequence[object]) -> Iterator[str]:
-    """The rows of one breakdown; a header with the names of their fields."""
+    """Yield a header with the names of the fields, and the rows of one breakdown."""
     if not items:
         return
     buffer = io.StringIO()
@@ -202,7 +202,7 @@ def render_stats_csv(items: Sequence[object]) -> Iterator[str]:
 
 
 def _csv_cell(item: object, name: str) -> object:
-    """Numbers stay numbers, also those that JSON has as texts."""
+    """Return a cell; numbers stay numbers, even if JSON would use strings."""
     value = to_json(item)[name]
     is_number = isinstance(getattr(item, name), int | float)
     return escape_cell(value) if isinstance(value, str) and not is_number else value

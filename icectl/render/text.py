@@ -1,9 +1,9 @@
-"""Foreign text made fit for a terminal.
+"""Escape untrusted text.
 
-Names and messages come from whoever can write to the repository. Control characters could
-move the cursor, change the title or hide text, and bidirectional overrides reorder it, so
-both are shown as escapes. In the log of GitHub Actions a line can be a command, and in a
-spreadsheet a cell can be a formula.
+Anyone who can write to the repository controls names and messages. Control characters could move
+the cursor, change the title or hide text, and bidirectional overrides reorder it, so both are
+shown as escapes. In the log of GitHub Actions a line can be a command, and in a spreadsheet a cell
+can be a formula.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ _HIDDEN = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"
 _WORKFLOW_COMMAND = re.compile(
     rf"^([\s{_HIDDEN}]*):(?=[{_HIDDEN}]*:)|#(?=[{_HIDDEN}]*#[{_HIDDEN}]*\[)"
 )
-"""GitHub's runner finds commands behind `##[` anywhere, and behind `::` after space alone.
+"""GitHub's runner finds commands after `##[` anywhere in a line, and after `::` at its start.
 
-It compares texts as people do, and may pass over characters that nobody sees.
+Its comparison depends on the locale and may ignore invisible characters.
 """
 _FORMULA = tuple("=+-@\t\r\uff1d\uff0b\uff0d\uff20")
 
 
 def escape_controls(text: str) -> str:
-    """The text on one line, with everything a terminal would act on shown as an escape."""
+    """Return the text on one line, with control characters as escapes."""
     if text.isascii() and text.isprintable():
         return text
     return _UNSAFE.sub(_escape, text)
 
 
 def message_lines(text: str) -> list[str]:
-    """The lines of a commit message."""
+    """Return the lines of a commit message."""
     return text.replace("\r\n", "\n").split("\n")
 
 
 def first_line(text: str) -> str:
-    """The first line of a message."""
+    """Return the first line of a message."""
     return text.split("\n", 1)[0].rstrip("\r")
 
 
 def escape_commands(line: str) -> str:
-    """A line of output that no runner of workflows takes for a command to it."""
+    """Return a line that GitHub's runner does not interpret as a command."""
     if "::" not in line and "##[" not in line and line.isascii():
         return line
     return _WORKFLOW_COMMAND.sub(
@@ -51,13 +51,13 @@ def escape_commands(line: str) -> str:
 
 
 def escape_cell(text: str) -> str:
-    """A text in a CSV file, which no spreadsheet takes for a formula."""
+    """Return a CSV cell that spreadsheets do not interpret as a formula."""
     shown = escape_controls(text)
     return f"'{shown}" if text.startswith(_FORMULA) else shown
 
 
 def display_width(text: str) -> int:
-    """Columns on a terminal: wide characters take two, combining ones none."""
+    """Return the width on a terminal: two columns for wide characters, none for combining ones."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len

@@ -1,4 +1,4 @@
-"""Times as text. Inside icectl a time is an integer: microseconds since 1970-01-01 UTC."""
+"""Format times. Inside icectl a time is an integer: microseconds since 1970-01-01 UTC."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _UNITS = (
 
 
 def format_time(microseconds: int) -> str:
-    """RFC 3339 in UTC with microseconds, as `--json` prints it.
+    """Return RFC 3339 in UTC with microseconds, as in `--json`.
 
-    A damaged file can hold a number that is no date; the number itself is printed then.
+    If a damaged file contains a number out of range, return the number.
     """
     try:
         moment = _EPOCH + timedelta(microseconds=microseconds)
@@ -29,13 +29,13 @@ def format_time(microseconds: int) -> str:
 
 
 def format_time_short(microseconds: int) -> str:
-    """`2024-01-31 12:00:00Z`, for tables."""
+    """Return text such as `2024-01-31 12:00:00Z`, for tables."""
     text = format_time(microseconds)
     return f"{text[:10]} {text[11:19]}Z" if text.endswith("Z") else text
 
 
 def format_age(microseconds: int, now: int) -> str:
-    """`3 days ago`, to one unit."""
+    """Return text with one unit, such as `3 days ago`."""
     seconds = (now - microseconds) // 1_000_000
     if seconds < 0:
         return f"in {_count(-seconds)}"
@@ -43,7 +43,7 @@ def format_age(microseconds: int, now: int) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """`1h05m`, `3m12s`, `4.2s`: for progress and reports."""
+    """Return text such as `1h05m`, `3m12s` or `4.2s`, for progress and reports."""
     if seconds < 60:
         return f"{seconds:.1f}s"
     minutes, rest = divmod(int(seconds), 60)

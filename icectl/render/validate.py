@@ -1,12 +1,12 @@
-"""Findings for people, for GitHub, and the catalogue of rules."""
+"""Render findings as text and as GitHub annotations, and the rule catalogue."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Iterator
 
+from icectl.checks.rules import Rule, Severity
 from icectl.ops.validate.result import Finding, ValidateResult
-from icectl.ops.validate.rule import Rule, Severity
 from icectl.ops.validate.summary import RuleSummary
 from icectl.render.blocks import Block, Column, Role, Table
 from icectl.render.sizes import format_count
@@ -15,7 +15,7 @@ from icectl.render.text import escape_commands, escape_controls
 _ROLES: dict[Severity, Role] = {"error": "bad", "warning": "warning", "info": "dim"}
 SHOWN_REFS = 5
 SUMMARY_FROM = 12
-"""Findings; fewer are seen at a glance."""
+"""The number of findings from which a summary is useful."""
 
 
 def render_validation(result: ValidateResult) -> Iterator[Block]:
@@ -48,7 +48,7 @@ def render_validation(result: ValidateResult) -> Iterator[Block]:
     known = f" ({result.known:,} known)" if result.known else ""
     verdict: tuple[str, Role] = ("Sound", "good")
     if not result.ok:
-        verdict = ("Not sound", "bad")
+        verdict = ("Problems found", "bad")
     elif checked.virtual_sources_skipped:
         verdict = ("Not everything was checked", "warning")
     yield (verdict, f": {found or 'nothing found'}{known}.")
@@ -75,12 +75,12 @@ def render_finding(finding: Finding) -> Iterator[Block]:
         more = f" and {len(refs) - SHOWN_REFS} more" if len(refs) > SHOWN_REFS else ""
         shown = ", ".join(refs[:SHOWN_REFS])
         sound = finding.last_sound_version
-        last = f"; last sound version: {sound}" if sound else "; no sound version there"
+        last = f"; last valid version: {sound}" if sound else "; no valid version"
         yield f"    reached by {shown}{more}{last if finding.severity == 'error' else ''}"
 
 
 def render_github(result: ValidateResult) -> Iterator[str]:
-    """One workflow command for each finding, which GitHub shows as an annotation."""
+    """Yield one workflow command per finding, which GitHub shows as an annotation."""
     commands = {"error": "error", "warning": "warning", "info": "notice"}
     for finding in result.findings:
         command = "notice" if finding.known else commands[finding.severity]
@@ -98,7 +98,7 @@ def _github(text: str, *, in_property: bool = False) -> str:
 
 
 def render_rules(rules: Iterable[Rule]) -> Iterator[Block]:
-    """One rule whole, several as a table."""
+    """Render one rule in full, or several rules as a table."""
     found = list(rules)
     if len(found) > 1:
         columns = [

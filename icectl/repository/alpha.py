@@ -1,4 +1,4 @@
-"""Two faults of the writer 0.1.0-alpha.4 that its readers never noticed, put right on reading.
+"""Corrections of two faults of the writer 0.1.0-alpha.4 that its readers never noticed.
 
 The file of the first snapshot is named by another id than the one that the file and its
 descendants give. Manifests list references of one array under the node id of another as well,
@@ -26,7 +26,7 @@ Dimensions = Mapping[tuple[ManifestId, NodeId], set[int]]
 
 
 def find_renamed_first(storage: Storage, layout: Layout) -> Mapping[SnapshotId, SnapshotId]:
-    """The id inside the first snapshot to the name of its file; empty where they are the same."""
+    """The id inside the first snapshot to the name of its file; empty if they are the same."""
     from icectl.format.legacy import decode_legacy_snapshot
 
     try:

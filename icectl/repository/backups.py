@@ -1,50 +1,60 @@
-"""The copies of `repo` in `overwritten/`: what their names tell, and whether one is newer."""
+"""The backups of `repo` in `overwritten/`: their names, and whether one is newer than `repo`."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Mapping, Set
+from datetime import UTC, datetime
 
 from icectl.errors import FormatError, ObjectNotFoundError, Remedy, StorageError, UnsupportedError
 from icectl.format.repo import decode_repo_refs
 from icectl.model.ids import encode_base32
 from icectl.model.repo import RepoInfo, Update
+from icectl.repository.layout import CONFIG_PATH
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo, walk_updates
 from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard, Storage
 
 YEAR_3000_MILLISECONDS = 32_503_680_000_000
-"""Copies are named by the time left until then, so that the newest lists first."""
+"""Backups are named by the time left until then, so the newest is listed first."""
 CLOCKS_DIFFER_MILLISECONDS = 2 * 600 * 1000
 """Official writers refuse to commit when their clock is 600 s off the storage's."""
-_NAME = re.compile(rf"{REPO_PATH}\.(\d+)\.[0-9A-HJKMNP-TV-Z]{{20}}")
+_COPY_COMMANDS = {"s3": "aws s3 cp", "gs": "gcloud storage cp"}
+_NAME = re.compile(rf"({REPO_PATH}|{re.escape(CONFIG_PATH)})\.(\d+)\.[0-9A-HJKMNP-TV-Z]{{20}}")
 
 
 def backup_name(now: int, of: str = REPO_PATH) -> str:
-    """The name of a copy that is made now, in microseconds."""
+    """The name of a backup made at this time, in microseconds."""
     return f"{of}.{YEAR_3000_MILLISECONDS - now // 1000}.{encode_base32(os.urandom(12))}"
 
 
+def is_backup(name: str) -> bool:
+    """Whether it is the name of a backup: of `repo`, or of the configuration of V1."""
+    return _NAME.fullmatch(name) is not None
+
+
 def made_at(name: str) -> int | None:
-    """When the copy of `repo` was made, in milliseconds; None for any other name."""
+    """When the backup of `repo` was made, in milliseconds; None for any other name."""
     found = _NAME.fullmatch(name)
-    return None if found is None else YEAR_3000_MILLISECONDS - int(found[1])
+    if found is None or found[1] != REPO_PATH:
+        return None
+    return YEAR_3000_MILLISECONDS - int(found[2])
 
 
 def list_backups(storage: Storage, shard: ListingShard = WHOLE_DIRECTORY) -> dict[str, int]:
-    """The names of all copies of `repo`, and when each was made."""
+    """The names of all backups of `repo`, and when each was made."""
     listed = storage.list(BACKUPS, with_info=False, shard=shard)
     return times_of(info.path for info in listed)
 
 
 def times_of(paths: Iterable[str]) -> dict[str, int]:
-    """The names of the copies of `repo` among these objects, and when each was made."""
+    """The names of the backups of `repo` among these objects, and when each was made."""
     names = (path.removeprefix(f"{BACKUPS}/") for path in paths)
     return {name: made for name in names if (made := made_at(name)) is not None}
 
 
 def is_cleared(name: str, backups: Mapping[str, int]) -> bool:
-    """Whether this copy is gone, and every other one as old: by age, that is, not by damage."""
+    """Whether this backup and all older ones are gone: removed by age, not lost by damage."""
     made = made_at(name)
     if made is None or name in backups:
         return False
@@ -58,14 +68,14 @@ def check_newest(
     *,
     needs_all: bool = False,
 ) -> None:
-    """`FormatError` when a copy is newer than `repo` itself: somebody put an old one back.
+    """`FormatError` if a backup is newer than `repo` itself: somebody put an old `repo` back.
 
-    Reads only copies that the ops log does not name: those made since the newest update, which
-    writers make right now or gave up, and the last one before. With `needs_all`, one of them
-    that cannot be read is an error as well. Those `ignored`, by path, do not count.
+    Reads only backups that the ops log does not name: those made since the newest update, by
+    writers that are at work or gave up, and the last one before. With `needs_all`, an unreadable
+    one of them is an error as well. Those `ignored`, by path, do not count.
     """
     newest = info.latest_updates[0].updated_at if info.latest_updates else 0
-    # The newest list first, and there may be very many others.
+    # The newest are listed first, and there may be very many others.
     since = YEAR_3000_MILLISECONDS - newest // 1000 + CLOCKS_DIFFER_MILLISECONDS
     copies = list_backups(storage, ListingShard(through=f"{REPO_PATH}.{since}"))
     named = {update.backup_path for update in info.latest_updates}
@@ -93,14 +103,14 @@ def check_newest(
             newer.append((copied.updated_at, path))
     if not newer:
         return
-    # A repaired log begins with an entry that is older than those in the copies it goes on in.
+    # A repaired log begins with an entry that is older than those in the backups it continues in.
     chain = {
         backup_object(update.backup_path)
         for update in walk_updates(storage, info)
         if isinstance(update, Update) and update.backup_path is not None
     }
     updated_at, path = max((found for found in newer if found[1] not in chain), default=(0, ""))
-    # Others may have gone on since `repo` was read.
+    # Others may have written since `repo` was read.
     if path and _is_older(storage, updated_at):
         raise FormatError(
             f"it is older than its own copy {path}: a change would bury what was committed since",
@@ -112,3 +122,26 @@ def check_newest(
 def _is_older(storage: Storage, updated_at: int) -> bool:
     updates = read_repo(storage).latest_updates
     return not updates or updates[0].updated_at < updated_at
+
+
+def describe_backups(storage: Storage) -> Remedy | None:
+    """How many backups of `repo` there are, and how to use the newest; None without any."""
+    try:
+        made_at = list_backups(storage)
+    except StorageError:
+        return None
+    if not made_at:
+        return None
+    newest = max(made_at, key=made_at.__getitem__)
+    moment = datetime.fromtimestamp(made_at[newest] // 1000, UTC)
+    return Remedy(
+        "restore-backup",
+        {
+            "backups": f"are {len(made_at):,} backups" if len(made_at) > 1 else "is 1 backup",
+            "name": REPO_PATH,
+            "moment": f"{moment:%Y-%m-%d %H:%M:%S}Z",
+            "copy": _COPY_COMMANDS.get(storage.location.partition("://")[0], "cp"),
+            "backup": f"{storage.location}/{backup_object(newest)}",
+            "repo": f"{storage.location}/{REPO_PATH}",
+        },
+    )

@@ -1,7 +1,7 @@
-"""The time of what is written: the local clock, checked against the storage's.
+"""Timestamps for writes: the local clock, checked against the storage's.
 
-One entry of the ops log from the future locks official writers out until its time has come,
-because they only append a newer one.
+One entry of the ops log from the future locks official writers out until that time, because they
+only append newer ones.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def local_time() -> int:
 
 
 def write_time(storage_time: int, local: int) -> int:
-    """The local time, or the storage's where ours is ahead; `RefusedError` when they disagree."""
+    """The local time, or the storage's if ours is ahead; `RefusedError` if they disagree."""
     if abs(local - storage_time) > MAX_SKEW:
         direction = "ahead of" if local > storage_time else "behind"
         apart = format_duration(abs(local - storage_time))
@@ -42,7 +42,7 @@ def read_write_time(storage: Storage) -> int:
 
 
 def is_ahead(moment: int, now: int) -> bool:
-    """Whether it lies in the future by more than two clocks may differ."""
+    """Whether it is further in the future than two clocks may differ."""
     return moment > now + MAX_SKEW
 
 

@@ -1,4 +1,4 @@
-"""The edits of a repo info file, as pure functions.
+"""Edits of a repo info file, as pure functions.
 
 Each takes the current `RepoInfo` and returns the new one with the ops log's entry for it. An
 edit that changes nothing returns an equal `RepoInfo`: the update loop then writes nothing. An
@@ -40,7 +40,7 @@ DELETE_TAG_FLAG = 5
 
 
 def find_ref(refs: Iterable[Ref], name: str, kind: str) -> SnapshotId:
-    """Where the branch or tag points; `RefNotFoundError` when there is none of this name."""
+    """Where the branch or tag points; `RefNotFoundError` if it does not exist."""
     known = {ref.name: ref.snapshot_id for ref in refs}
     if name not in known:
         raise RefNotFoundError(f"there is no {kind} {name}", hint=nearest_hint(name, known))
@@ -99,7 +99,7 @@ def set_status(
     *,
     again: bool = False,
 ) -> Edited:
-    """`again` makes it a change where nothing else is one."""
+    """`again` makes it a change even if the status is the same."""
     status = info.status
     if again or (status.availability, status.limited_availability_reason) != (availability, reason):
         status = RepoStatus(int(availability), set_at, reason)
@@ -107,9 +107,9 @@ def set_status(
 
 
 def leave_log_behind(info: RepoInfo) -> Edited:
-    """Let the ops log begin with a new entry; the backup of the update holds all before it.
+    """Begin the ops log with a new entry; the backup of the update holds the older ones.
 
-    The format has no kind of operation for it: this one changes nothing else.
+    The format has no operation of this kind: the entry is one that changes nothing else.
     """
     emptied = replace(info, latest_updates=(), repo_before_updates=None)
     return emptied, MetadataChangedUpdate()

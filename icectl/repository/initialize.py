@@ -1,8 +1,8 @@
-"""Making a new repository.
+"""Create a new repository.
 
-The file that makes it one is written last and only if it is not there: `repo` in spec version
-2, the branch `main` in version 1. Of two at once, one wins. What a killed attempt left behind
-(the initial snapshot and its log) does not stand in the way of the next one.
+The decisive file is written last, and only if it does not exist: `repo` in spec version 2, the
+branch `main` in version 1. If two processes race, one wins. The remains of a killed attempt (the
+initial snapshot and its log) do not hinder the next one.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SNAPSHOT_PATH = STANDARD.snapshot(INITIAL_SNAPSHOT_ID)
 TRANSACTION_LOG_PATH = f"{STANDARD.transactions}/{INITIAL_SNAPSHOT_ID}"
 MESSAGE = "Repository initialized"
 ROOT_METADATA = {"__icechunk": {"is_root": True}}
-"""How the official writer marks the first snapshot."""
+"""The official writer marks the first snapshot with it."""
 
 
 def initialize_repository(
@@ -49,7 +49,7 @@ def initialize_repository(
     config: Mapping[str, object] | None = None,
     metadata: Mapping[str, object] | None = None,
 ) -> None:
-    """Make a repository with an empty `main`; `RefusedError` where something is already."""
+    """Create a repository with an empty `main`; `RefusedError` if the location is not empty."""
     if spec_version not in (1, 2):
         raise UsageError(f"there is no spec version {spec_version}", hint="it is 1 or 2")
     if spec_version == 1 and metadata:

@@ -1,4 +1,4 @@
-"""Where the files of a repository lie below its root."""
+"""The directories of a repository."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ class Layout:
     snapshots: str
     manifests: str
     transactions: str | None
-    """None where the generation has no transaction logs."""
+    """None if the generation has no transaction logs."""
     chunks: str
     attributes: str | None = None
     """Early generations could keep user attributes in files of their own."""

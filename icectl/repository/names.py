@@ -1,4 +1,4 @@
-"""Names of branches and tags: which ones may be created, and what an unknown one was meant to be.
+"""Names of branches and tags: which may be created, and suggestions for unknown ones.
 
 The official writer takes any text in spec version 2, and anything without `/` in version 1,
 where a name is part of a path. We refuse on creation only what no command line or path could
@@ -37,7 +37,7 @@ def check_new_name(name: str, kind: str, spec_version: int) -> None:
 
 
 def nearest_hint(name: str, known: Iterable[str]) -> str | None:
-    """A hint with the known names that look like `name`, where there are any."""
+    """A hint with the known names that look like `name`, if there are any."""
     import difflib
 
     lowered = {candidate.lower(): candidate for candidate in known}

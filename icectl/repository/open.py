@@ -1,7 +1,7 @@
-"""Opening a repository: which generation it is, told from what is there.
+"""Open a repository of any generation.
 
-V2 is one read of `repo`. Before V2 there are ref files, and the snapshot they lead to tells
-the generation by its payload.
+V2 is one read of `repo`. Before V2 there are ref files, and the payload of the snapshot that they
+lead to shows the generation.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from icectl.format.envelope import Generation, decode_envelope
 from icectl.format.repo import decode_repo
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import RepoInfo
+from icectl.repository.backups import describe_backups
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.layout import DRAFT, STANDARD, Layout
-from icectl.repository.lost_repo import describe_backups
 from icectl.repository.ops_log import BACKUPS, REPO_PATH
 from icectl.repository.ref_files import REF_FILE, read_ref_names, read_refs
 from icectl.repository.repository import Repository
@@ -35,7 +35,7 @@ _REMAINS = {BACKUPS, STANDARD.snapshots}
 
 
 def open_repository(storage: Storage) -> Repository:
-    """The newest state of the repository; `RepositoryNotFoundError` where there is none."""
+    """The newest state of the repository; `RepositoryNotFoundError` if there is none."""
     try:
         data = storage.read(REPO_PATH)
     except ObjectNotFoundError:

@@ -2,7 +2,7 @@
 
 `repo` holds the latest updates; `repo_before_updates` names the backup whose newest update is
 the first one that no longer fitted, and so on to the first operation. Only repo info files are
-read, so that the log is there when every snapshot is unreadable.
+read, so the log is available even if every snapshot is unreadable.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class OpsLogBeyondReach:
     path: str
     error: IcectlError
     is_cleared: bool = False
-    """Whether the older part of the log was cleared by age, as far as somebody looked."""
+    """Whether the older part of the log was removed by age; False if nobody checked."""
 
 
 def backup_object(name: str) -> str:
@@ -67,7 +67,7 @@ def read_ops_log(
 ) -> Iterator[OpsLogEntry | OpsLogBeyondReach]:
     """The updates before and up to the state `info`, read as far as the caller asks.
 
-    `with_targets=False` spares the reads of backups that are needed for targets alone.
+    `with_targets=False` avoids reading backups that are needed for targets alone.
     """
     known = _KnownRefs(storage, info) if with_targets else None
     for update in walk_updates(storage, info):
@@ -86,7 +86,7 @@ def walk_updates(storage: Storage, info: RepoInfo) -> Iterator[Update | OpsLogBe
         path = backup_object(name)
         try:
             if name in visited:
-                raise FormatError("the chain of backups comes back to this file", path=path)
+                raise FormatError("the chain of backups contains a cycle", path=path)
             visited.add(name)
             if not is_object_name(name):
                 raise FormatError(
@@ -107,7 +107,7 @@ def walk_updates(storage: Storage, info: RepoInfo) -> Iterator[Update | OpsLogBe
 class _KnownRefs:
     """Where refs pointed, followed backward in time from the newest state.
 
-    What the log itself says is used first; a backup is read only where it says nothing.
+    The log itself is used first; a backup is read only for what the log does not record.
     """
 
     def __init__(self, storage: Storage, info: RepoInfo) -> None:

@@ -1,9 +1,9 @@
-"""Dropping snapshots from a repo info file, without losing what they changed.
+"""Drop snapshots from a repo info file, without losing their changes.
 
-Garbage collection and expiration share this one rule: a kept snapshot whose parent goes
-continues further up, and remembers the transaction logs of all that was skipped, oldest first.
-Garbage collection continues at the nearest kept ancestor; expiration at the root, because a
-snapshot that it keeps for a tag is no longer history.
+Garbage collection and expiration share one rule: a kept snapshot whose parent is dropped gets an
+older parent, and the transaction logs of all skipped ancestors, oldest first. Garbage collection
+chooses the nearest kept ancestor; expiration the root, because a snapshot that it keeps for a tag
+is no longer history.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from dataclasses import replace
 from icectl.errors import ConflictError, FormatError
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import RepoInfo, SnapshotInfo
+from icectl.repository.history import logs_of_skipped, walk
+from icectl.repository.ops_log import REPO_PATH
 
 
 def drop_snapshots(info: RepoInfo, dropped: Set[SnapshotId], *, to_root: bool = False) -> RepoInfo:
@@ -44,32 +46,36 @@ def _reparented(
     dropped: Set[SnapshotId],
     to_root: bool,
 ) -> SnapshotInfo:
-    skipped: dict[SnapshotId, SnapshotInfo] = {}
-    parent_id = snapshot.parent_id
-    while parent_id is not None:
-        parent = by_id.get(parent_id)
-        if parent is None or parent_id in skipped or parent_id == snapshot.id:
-            raise FormatError(f"the ancestry of snapshot {snapshot.id} is damaged", path="repo")
+    skipped: list[SnapshotInfo] = []
+    parent_id: SnapshotId | None = None
+    for id_ in walk(snapshot.parent_id, lambda id_: by_id[id_].parent_id, {snapshot.id}):
+        parent = by_id.get(id_)
+        if parent is None:
+            raise _damaged(snapshot)
         passed_over = to_root and skipped and parent.parent_id is not None
-        if parent_id not in dropped and not passed_over:
+        if id_ not in dropped and not passed_over:
+            parent_id = id_
             break
-        skipped[parent_id] = parent
-        parent_id = parent.parent_id
+        skipped.append(parent)
+    else:
+        if (skipped[-1] if skipped else snapshot).parent_id is not None:
+            raise _damaged(snapshot)
     if not skipped:
         return snapshot
     if parent_id is None:
         parent_id = _kept_root(by_id, dropped, snapshot.id)
-    logs: list[SnapshotId] = []
-    for ancestor in reversed(skipped.values()):
-        logs += (*(ancestor.pruned_ancestor_tx_logs or ()), ancestor.id)
-    logs += snapshot.pruned_ancestor_tx_logs or ()
-    return replace(snapshot, parent_id=parent_id, pruned_ancestor_tx_logs=tuple(logs))
+    logs = logs_of_skipped(skipped) + (snapshot.pruned_ancestor_tx_logs or ())
+    return replace(snapshot, parent_id=parent_id, pruned_ancestor_tx_logs=logs)
+
+
+def _damaged(snapshot: SnapshotInfo) -> FormatError:
+    return FormatError(f"the ancestry of snapshot {snapshot.id} is damaged", path=REPO_PATH)
 
 
 def _kept_root(
     by_id: Mapping[SnapshotId, SnapshotInfo], dropped: Set[SnapshotId], child: SnapshotId
 ) -> SnapshotId | None:
-    """The initial snapshot, or in a migrated repository the root that plays its part."""
+    """The initial snapshot, or in a migrated repository the root that replaces it."""
     roots = [
         snapshot.id
         for snapshot in by_id.values()

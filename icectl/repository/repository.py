@@ -1,12 +1,12 @@
-"""One state of a repository: its refs, its history and the files behind them.
+"""One state of a repository: its refs, its history and its files.
 
-A `Repository` never changes; a mutation makes another state, which the next `open_repository`
-sees. Every generation answers the same questions; only V2 has a repo info file.
+A `Repository` never changes; a change creates another state, which the next `open_repository`
+reads. Every generation has the same interface; only V2 has a repo info file.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
@@ -17,7 +17,9 @@ from icectl.model.ids import ManifestId, ObjectId, SnapshotId
 from icectl.model.repo import RepoInfo, SnapshotInfo
 from icectl.model.snapshot import Snapshot
 from icectl.model.transaction_log import TransactionLog
+from icectl.repository.history import walk
 from icectl.repository.layout import Layout
+from icectl.repository.ops_log import REPO_PATH
 from icectl.repository.resolve import ResolvedRef, resolve_ref
 from icectl.storage.contract import Storage
 
@@ -25,12 +27,13 @@ if TYPE_CHECKING:
     from icectl.format.legacy import LegacyManifest
     from icectl.model.manifest import Manifest
     from icectl.repository.alpha import Dimensions
+    from icectl.repository.ref_store import RefStore
 
 
 _File = TypeVar("_File")
 
 WRITABLE = (Generation.V1, Generation.V2)
-"""What icectl changes; older generations are read-only."""
+"""Generations that icectl can change; older ones are read-only."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +54,45 @@ class Repository:
         """Whether icectl can change repositories of this generation."""
         return self.generation in WRITABLE
 
+    def check_writable(self) -> None:
+        """`UnsupportedError` for a generation that is never changed."""
+        if not self.is_writable:
+            raise UnsupportedError(
+                f"repositories of the generation {self.generation} can only be read",
+                hint="open and migrate it with the official package of its time to change it",
+            )
+
+    def check_online(self) -> None:
+        """`RefusedError` if the repository is closed for changes; V1 has no such status."""
+        if self.info is not None:
+            from icectl.repository.update import check_online
+
+            check_online(self.info.status)
+
+    def check_newest(self) -> None:
+        """`FormatError` if a backup of `repo` is newer than this state; V1 has none."""
+        if self.info is not None:
+            from icectl.repository.backups import check_newest
+
+            check_newest(self.storage, self.info)
+
+    @property
+    def refs(self) -> RefStore:
+        """Changes the branches and tags; `UnsupportedError` for a generation that is read-only."""
+        self.check_writable()
+        if self.generation is Generation.V1:
+            from icectl.repository.ref_files import RefFiles
+
+            return RefFiles(self.storage)
+        from icectl.repository.ref_store import RepoFileRefs
+
+        return RepoFileRefs(self.storage)
+
+    @property
+    def lists_snapshots(self) -> bool:
+        """Whether the state itself describes each snapshot; before V2, only the files do."""
+        return self.info is not None
+
     def branches(self) -> Mapping[str, SnapshotId]:
         return self.branch_tips
 
@@ -65,7 +107,7 @@ class Repository:
 
     @cached_property
     def _listed_infos(self) -> Mapping[SnapshotId, SnapshotInfo]:
-        """What the repo info file says about each snapshot; empty before V2."""
+        """The entry of the repo info file for each snapshot; empty before V2."""
         return {} if self.info is None else {info.id: info for info in self.info.snapshots}
 
     def snapshot_info(self, snapshot_id: SnapshotId) -> SnapshotInfo:
@@ -78,36 +120,43 @@ class Repository:
         self.read_snapshot(snapshot_id)
         return self._read_infos[snapshot_id]
 
+    def info_object(self, snapshot_id: SnapshotId) -> str:
+        """The object that `snapshot_info` is read from."""
+        return REPO_PATH if self.lists_snapshots else self.layout.snapshot(snapshot_id)
+
     def ancestry(self, snapshot_id: SnapshotId) -> Iterator[SnapshotInfo]:
-        """The snapshot and its ancestors, newest first; `FormatError` instead of a loop."""
-        seen: set[SnapshotId] = set()
-        next_id: SnapshotId | None = snapshot_id
-        while next_id is not None:
-            if next_id in seen:
-                raise FormatError(
-                    f"the ancestry of {snapshot_id} comes back to {next_id}",
-                    path="repo" if self.info else self.layout.snapshot(next_id),
-                )
-            seen.add(next_id)
-            info = self.snapshot_info(next_id)
+        """The snapshot and its ancestors, newest first; `FormatError` at a cycle."""
+        next_id: SnapshotId | None = None
+        for id_ in walk(snapshot_id, lambda id_: self.snapshot_info(id_).parent_id):
+            info = self.snapshot_info(id_)
             yield info
             next_id = info.parent_id
+        if next_id is not None:
+            raise FormatError(
+                f"the ancestry of {snapshot_id} contains a cycle at {next_id}",
+                path=self.info_object(next_id),
+            )
 
-    def all_snapshots(self) -> Iterator[SnapshotInfo]:
-        """V2: all that the repo info file lists; before: all that a ref can reach."""
-        if self.info is not None:
-            yield from self.info.snapshots
-            return
+    def ancestry_of_all(self, tips: Iterable[SnapshotId]) -> Iterator[SnapshotInfo]:
+        """The tips and their ancestors, each snapshot once; `FormatError` at a cycle."""
         seen: set[SnapshotId] = set()
-        for tip in (*self.branch_tips.values(), *self.tag_targets.values()):
+        for tip in tips:
             for info in self.ancestry(tip):
                 if info.id in seen:
                     break
                 seen.add(info.id)
                 yield info
 
+    def reachable_snapshots(self) -> Iterator[SnapshotInfo]:
+        """Everything that a branch or tag leads to."""
+        return self.ancestry_of_all((*self.branch_tips.values(), *self.tag_targets.values()))
+
+    def all_snapshots(self) -> Iterator[SnapshotInfo]:
+        """V2: all that the repo info file lists; before: all that a ref can reach."""
+        return self.reachable_snapshots() if self.info is None else iter(self.info.snapshots)
+
     def find_snapshots(self, prefix: str) -> list[SnapshotId]:
-        """The ids whose text begins so, in order; the prefix is in upper case."""
+        """The ids that begin with the prefix, which is in upper case, in order."""
         if self.info is not None:
             return sorted(id_ for id_ in self._listed_infos if str(id_).startswith(prefix))
         directory = self.layout.snapshots
@@ -232,6 +281,6 @@ def _decode_legacy(data: bytes) -> Snapshot:
 
 
 def _check_id(said: ObjectId, expected: ObjectId, path: str) -> None:
-    """The name of a file is its id: another one inside is a file in the wrong place."""
+    """The name of a file is its id; a file with another id inside is in the wrong place."""
     if said != expected:
         raise FormatError(f"the file says that it is {said}", path=path)

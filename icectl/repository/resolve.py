@@ -1,4 +1,4 @@
-"""From what a user types for a REF to a snapshot.
+"""Resolve a REF that a user typed to a snapshot.
 
 A REF is a branch, a tag, a snapshot id, a unique prefix of one, `branch:NAME` or `tag:NAME`;
 each may be followed by `~N` for the Nth ancestor or `^` for the parent. A range is `A..B`, what
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from icectl.repository.repository import Repository
 
 DEFAULT_REF = f"branch:{DEFAULT_BRANCH}"
-"""What a command means without a REF, also where a tag has the name, too."""
+"""The default REF of a command, also if a tag has the same name."""
 SHORTEST_PREFIX = 4
 LONGEST_ID = 26
 SHOWN_CANDIDATES = 5

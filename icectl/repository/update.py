@@ -2,8 +2,8 @@
 
 An update reads `repo` with its version, applies a pure edit, copies the old bytes to
 `overwritten/`, and swaps. The name of that copy is random and the new state refers to it, which
-makes it the mark of our own write: after a lost race or a lost response the ops log itself
-tells whether the update landed, however many others came after it.
+identifies our own write: after a lost race or a lost response the ops log shows whether the update
+landed, however many others came after it.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ def _num_updates_per_file(info: RepoInfo) -> int:
 
 
 def _is_in_log(storage: Storage, info: RepoInfo, tried: RepoUpdate) -> bool:
-    """Whether `tried` is part of the history of the state `info`."""
+    """Whether `tried` is in the ops log of the state `info`."""
     # Either may be the older one: a repair leaves entries from the future behind.
     oldest_of_interest = min(
         state.latest_updates[0].updated_at for state in (tried.before, tried.after)
@@ -228,14 +228,14 @@ def _check_landed(storage: Storage, tried: RepoUpdate, error: StorageError) -> N
 
 
 def _forget(storage: Storage, backups: Iterable[str]) -> None:
-    """Delete copies that no state refers to; they do no harm where that fails."""
+    """Delete copies that no state refers to; they do no harm if that fails."""
     with suppress(StorageError):
         for _ in storage.delete_many(backups):
             pass
 
 
 def _pause(attempt: int, duration: float) -> float:
-    """Jittered, and measured by how long an attempt takes here: that is the window of a race.
+    """A jittered pause in proportion to the duration of an attempt, which is the window of a race.
 
     A few windows keep many of us apart. More would not help against a writer that never pauses:
     each attempt is as likely to win as any other, so that the number of them decides.

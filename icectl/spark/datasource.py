@@ -1,4 +1,4 @@
-"""The format `icechunk` of Spark: the tables of `icectl.ops.tables`, read in the executors.
+"""The format `icechunk` of Spark: the tables of `icectl.tables`, read in the executors.
 
 Options: `table`; `ref` (several with commas between), `snapshot` (ids with commas between, or
 `all`), `as_of` (a date or time); `columns` (names with commas between); `storage.KEY` for what
@@ -24,12 +24,12 @@ from pyspark.sql.datasource import (
 )
 
 from icectl.errors import UsageError
-from icectl.ops.tables.names import TABLES
-from icectl.ops.tables.scan import Partition, TableScan
-from icectl.ops.tables.schemas import INTEGER, INTEGERS, TEXT, TEXTS, TIME
-from icectl.ops.tables.scope import Condition, Scope
 from icectl.storage.open import open_storage
 from icectl.storage.times import microseconds
+from icectl.tables.names import TABLES
+from icectl.tables.scan import Partition, TableScan
+from icectl.tables.schemas import INTEGER, INTEGERS, TEXT, TEXTS, TIME
+from icectl.tables.scope import Condition, Scope
 
 STORAGE_PREFIX = "storage."
 OPTIONS = ("path", "table", "ref", "snapshot", "as_of", "columns")

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 
 from icectl import errors
 from icectl.errors import IcectlError, Remedy, UsageError
-from icectl.ops.tables.names import tables_hint
+from icectl.tables.names import tables_hint
 
 _OURS = re.compile(r"^(?:.*\s)?icectl\.errors\.(\w+): (.+)$", re.MULTILINE)
 _JAVA = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.+)$", re.MULTILINE)

@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from icectl.ops.gc.id_sets import IdSet, sort_order
-from icectl.ops.gc.objects import Garbage, ObjectKind
+from icectl.pipeline.id_columns import IdSet, sort_order
+from icectl.pipeline.objects import Garbage, ObjectKind
 
 KEYS = ["high", "low"]
 GARBAGE = pa.schema([(name, pa.int64()) for name in ("high", "low", "size", "created_at")])

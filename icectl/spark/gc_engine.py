@@ -16,14 +16,14 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import functions as sql
 
+from icectl.checks.manifest import ManifestClaim
 from icectl.ops.gc.engine import Sweep, SweptChunks
-from icectl.ops.gc.id_sets import IdSet, decode_names, union
-from icectl.ops.gc.listing import Listings
 from icectl.ops.gc.local_engine import in_groups
-from icectl.ops.gc.marking import ManifestClaim
-from icectl.ops.gc.objects import GarbageSet, ObjectKind
-from icectl.ops.gc.presence import MISSING_CHUNK, missing_error, short_error
-from icectl.ops.gc.watch import Watch
+from icectl.pipeline.comparison import MISSING_CHUNK, missing_error, short_error
+from icectl.pipeline.id_columns import IdSet, decode_names, union
+from icectl.pipeline.listings import Listings
+from icectl.pipeline.objects import GarbageSet, ObjectKind
+from icectl.pipeline.progress import Progress
 from icectl.spark import gc_executors as executors
 from icectl.spark.failures import told_in_words
 from icectl.spark.gc_columns import KEYS, to_ids, to_table
@@ -50,11 +50,11 @@ class SparkEngine:
         self._spark = spark
         self._persisted: list[Any] = []
 
-    def sweep_chunks(self, sweep: Sweep, listings: Listings, watch: Watch) -> SweptChunks:
+    def sweep_chunks(self, sweep: Sweep, listings: Listings, progress: Progress) -> SweptChunks:
         with told_in_words():
-            return self._sweep_chunks(sweep, watch)
+            return self._sweep_chunks(sweep, progress)
 
-    def _sweep_chunks(self, sweep: Sweep, watch: Watch) -> SweptChunks:
+    def _sweep_chunks(self, sweep: Sweep, progress: Progress) -> SweptChunks:
         self._forget()
         marks = self._mark(sweep.storage, sweep.claims, with_ends=sweep.with_ends)
         expected = sum(claim.num_chunk_refs for claim in sweep.claims)
@@ -62,19 +62,19 @@ class SparkEngine:
         outcome = self._persist(self._compare(sweep, marks, listed))
         counts = run_job(
             self._spark,
-            watch,
+            progress,
             "comparing references and chunks on Spark",
             lambda: {what: (count, size) for what, count, size in _count(outcome).collect()},
             (marks, listed),
         )
         if executors.MISSING in counts or executors.SHORT in counts:
-            self._check_problems(outcome, sweep.known_missing, watch)
+            self._check_problems(outcome, sweep.known_missing, progress)
         foreign: tuple[str, ...] = ()
         if executors.FOREIGN in counts:
             rows = outcome.where(sql.col("what") == executors.FOREIGN).limit(MOST_FOREIGN)
             foreign = run_job(
                 self._spark,
-                watch,
+                progress,
                 "reading foreign names",
                 lambda: tuple(sorted(row[0] for row in rows.select("foreign").collect())),
             )
@@ -84,7 +84,7 @@ class SparkEngine:
         count, size = counts.get(executors.GARBAGE_ROW, (0, 0))
         _, num_listed = counts.get(executors.LISTED, (0, 0))
         return SweptChunks(
-            SparkGarbage(self._spark, CHUNK, garbage, count, size, watch), num_listed, foreign
+            SparkGarbage(self._spark, CHUNK, garbage, count, size, progress), num_listed, foreign
         )
 
     def spare_chunks(
@@ -92,7 +92,7 @@ class SparkEngine:
         garbage: GarbageSet,
         storage: Storage,
         claims: Collection[ManifestClaim],
-        watch: Watch,
+        progress: Progress,
     ) -> GarbageSet:
         if not claims:
             return garbage
@@ -100,7 +100,7 @@ class SparkEngine:
         marks = self._mark(storage, claims, with_ends=False)
         rest = self._persist(garbage.frame.join(marks.frame, KEYS, "left_anti"))
         return SparkGarbage.counted(
-            self._spark, CHUNK, rest, watch, "sparing what others committed", (marks,)
+            self._spark, CHUNK, rest, progress, "sparing what others committed", (marks,)
         )
 
     def _persist(self, frame: Any) -> Any:
@@ -150,7 +150,9 @@ class SparkEngine:
             executors.OUTCOME_SQL,
         )
 
-    def _check_problems(self, outcome: Any, known_missing: Collection[str], watch: Watch) -> None:
+    def _check_problems(
+        self, outcome: Any, known_missing: Collection[str], progress: Progress
+    ) -> None:
         problems = outcome.where(sql.col("what").isin(executors.MISSING, executors.SHORT))
         known = _chunk_ids(known_missing)
         if len(known):
@@ -160,7 +162,7 @@ class SparkEngine:
         is_missing = sql.col("what") == executors.MISSING
         first, num_missing = run_job(
             self._spark,
-            watch,
+            progress,
             "looking at what is missing",
             lambda: (
                 problems.orderBy("what", *KEYS).limit(1).toArrow(),

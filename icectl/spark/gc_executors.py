@@ -18,15 +18,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from icectl.checks.manifest import ManifestClaim
 from icectl.errors import FormatError, IcectlError, Remedy, StorageError
 from icectl.model.ids import ManifestId
-from icectl.ops.gc.delete import delete_in_batches
-from icectl.ops.gc.id_sets import IdSet, find_repeats, join, union
-from icectl.ops.gc.listing import Listing, read_candidates, read_listing_parts
 from icectl.ops.gc.local_engine import mark_manifests
-from icectl.ops.gc.marking import ManifestClaim, MarkedManifest
-from icectl.ops.gc.objects import ObjectKind
-from icectl.ops.gc.watch import Watch
+from icectl.pipeline.deletion import delete_in_batches
+from icectl.pipeline.id_columns import IdSet, find_repeats, join, union
+from icectl.pipeline.listings import Listing, read_candidates, read_listing_parts
+from icectl.pipeline.objects import ObjectKind
+from icectl.pipeline.progress import Progress
+from icectl.pipeline.references import MarkedManifest
 from icectl.spark.gc_columns import GARBAGE, batch_ids, to_columns
 from icectl.storage.contract import ListingShard, Storage
 
@@ -76,7 +77,7 @@ def mark(storage: Storage, with_ends: bool, batches: Batches) -> Iterator[Any]:
                 ManifestClaim(ManifestId(row["id"]), row["size_bytes"], row["num_chunk_refs"])
                 for row in group
             ]
-            marked = mark_manifests(storage, claims, Watch(), with_ends=with_ends)
+            marked = mark_manifests(storage, claims, Progress(), with_ends=with_ends)
             ids, end = _distinct(marked)
             yield pa.RecordBatch.from_pydict({**to_columns(ids), "end": end})
 
@@ -144,7 +145,7 @@ def examine(storage: Storage, kind: ObjectKind, cutoff: int, batches: Batches) -
             for column in (candidates.column("size"), candidates.column("created_at"))
         )
         listing = Listing(kind, ids, size, created_at, ())
-        found = read_candidates(storage, listing, np.arange(len(ids)), Watch())
+        found = read_candidates(storage, listing, np.arange(len(ids)), Progress())
         garbage = found.created_before(cutoff)
         yield pa.RecordBatch.from_pydict(
             {
@@ -170,7 +171,7 @@ def delete(
             yield from zip(names, batch.column("size").to_pylist(), strict=True)
 
     rest = items()
-    for done in delete_in_batches(storage, rest, Watch(None, deadline)):
+    for done in delete_in_batches(storage, rest, Progress(None, deadline)):
         yield pa.RecordBatch.from_pylist([asdict(done)], DELETED)
     for _ in rest:
         pass  # Spark wants its rows to be taken

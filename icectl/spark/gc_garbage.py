@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pyspark.sql import functions as sql
 
-from icectl.ops.gc.delete import DeletedBatch, DeleteFailure
-from icectl.ops.gc.id_sets import IdSet
-from icectl.ops.gc.objects import Garbage, ObjectKind
-from icectl.ops.gc.watch import OutOfTimeError, Watch
+from icectl.pipeline.deletion import DeletedBatch, DeleteFailure
+from icectl.pipeline.id_columns import IdSet
+from icectl.pipeline.objects import Garbage, ObjectKind
+from icectl.pipeline.progress import OutOfTimeError, Progress
 from icectl.spark import gc_executors as executors
 from icectl.spark.gc_columns import GARBAGE, KEYS, PACKED_SQL, to_garbage, to_table
 from icectl.spark.gc_jobs import Source, iterate_rows, map_in_arrow, run_job
@@ -34,7 +34,7 @@ class SparkGarbage:
     frame: Any
     count: int
     bytes: int
-    watch: Watch
+    progress: Progress
     """When the jobs about it must end."""
 
     @classmethod
@@ -43,15 +43,15 @@ class SparkGarbage:
         spark: Any,
         kind: ObjectKind,
         frame: Any,
-        watch: Watch,
+        progress: Progress,
         label: str = "",
         sources: Sequence[Source] = (),
     ) -> SparkGarbage:
         total = (sql.count("*"), sql.coalesce(sql.sum("size"), sql.lit(0)))
         ((count, size),) = run_job(
-            spark, watch, label, lambda: frame.agg(*total).collect(), sources
+            spark, progress, label, lambda: frame.agg(*total).collect(), sources
         )
-        return cls(spark, kind, frame, count, size, watch)
+        return cls(spark, kind, frame, count, size, progress)
 
     def __len__(self) -> int:
         return self.count
@@ -64,18 +64,18 @@ class SparkGarbage:
 
     def _joined(self, ids: IdSet, how: str) -> SparkGarbage:
         frame = self.frame.join(self.spark.createDataFrame(to_table(ids)), KEYS, how)
-        return self.counted(self.spark, self.kind, frame.persist(), self.watch)
+        return self.counted(self.spark, self.kind, frame.persist(), self.progress)
 
     def parts(self) -> Iterator[Garbage]:
         packed = map_in_arrow(self.frame.orderBy(*KEYS), executors.pack, PACKED_SQL)
-        for row in iterate_rows(self.spark, self.watch, packed):
+        for row in iterate_rows(self.spark, self.progress, packed):
             columns = {name: np.frombuffer(row[name], np.int64) for name in GARBAGE.names}
             yield to_garbage(self.kind, columns)
 
     def largest(self, count: int) -> Garbage:
         order = (sql.col("size").desc(), *KEYS)
         table = run_job(
-            self.spark, self.watch, "", lambda: self.frame.orderBy(*order).limit(count).toArrow()
+            self.spark, self.progress, "", lambda: self.frame.orderBy(*order).limit(count).toArrow()
         )
         return to_garbage(
             self.kind, {name: table.column(name).to_numpy() for name in GARBAGE.names}
@@ -90,18 +90,18 @@ class SparkGarbage:
         )
         totals = (sql.count("*"), sql.sum("size"))
         rows = run_job(
-            self.spark, self.watch, "", lambda: self.frame.groupBy(group).agg(*totals).collect()
+            self.spark, self.progress, "", lambda: self.frame.groupBy(group).agg(*totals).collect()
         )
         counts = np.zeros((len(bounds) + 1, 2), np.int64)
         for number, count, size in rows:
             counts[number] = count, size
         return counts
 
-    def delete(self, storage: Storage, watch: Watch) -> Iterator[DeletedBatch]:
+    def delete(self, storage: Storage, progress: Progress) -> Iterator[DeletedBatch]:
         """By the executors; a task that is repeated deletes what is left."""
         if not self.count:
             return
-        left = watch.seconds_left
+        left = progress.seconds_left
         ends_at = None if left is None else time.time() + left
         # The executors look at the clock themselves, unless there are none any more.
         patience = None if left is None else time.monotonic() + left + GRACE_SECONDS
@@ -115,7 +115,7 @@ class SparkGarbage:
             return rows
 
         try:
-            rows = run_job(self.spark, Watch(None, patience), "", delete)
+            rows = run_job(self.spark, Progress(None, patience), "", delete)
         except OutOfTimeError:
             yield DeletedBatch(is_complete=False)
             return

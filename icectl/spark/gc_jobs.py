@@ -10,7 +10,7 @@ from functools import partial
 from typing import Any, Self, TypeVar
 
 from icectl.errors import FormatError, IcectlError, Remedy, StorageError
-from icectl.ops.gc.watch import Watch
+from icectl.pipeline.progress import Progress
 from icectl.spark.failures import told_in_words
 from icectl.spark.gc_executors import FAILURE_SQL, report_failure
 
@@ -63,7 +63,7 @@ def spread(spark: Any, table: Any) -> Any:
 
 def run_job(
     spark: Any,
-    watch: Watch,
+    progress: Progress,
     label: str,
     action: Callable[[], Result],
     sources: Sequence[Source] = (),
@@ -72,7 +72,7 @@ def run_job(
 
     It may be called again, and must build its DataFrame itself: one that failed stays so.
     """
-    with told_in_words(), watch.phase(label), _Job(spark, watch) as job:
+    with told_in_words(), progress.phase(label), _Job(spark, progress) as job:
         for attempt in range(1, ATTEMPTS + 1):
             try:
                 return job.run(action)
@@ -90,9 +90,9 @@ def run_job(
     raise AssertionError("unreachable")
 
 
-def iterate_rows(spark: Any, watch: Watch, frame: Any) -> Iterator[Any]:
+def iterate_rows(spark: Any, progress: Progress, frame: Any) -> Iterator[Any]:
     """All rows, a partition at a time."""
-    with told_in_words(), _Job(spark, watch) as job:
+    with told_in_words(), _Job(spark, progress) as job:
         rows = job.run(lambda: iter(frame.toLocalIterator()))
         while (row := job.run(lambda: next(rows, None))) is not None:
             yield row
@@ -101,9 +101,9 @@ def iterate_rows(spark: Any, watch: Watch, frame: Any) -> Iterator[Any]:
 class _Job:
     """Actions on a thread of their own, with a tag by which they are cancelled in time."""
 
-    def __init__(self, spark: Any, watch: Watch) -> None:
+    def __init__(self, spark: Any, progress: Progress) -> None:
         self._spark = spark
-        self._watch = watch
+        self._progress = progress
         self._tag = f"icectl-{secrets.token_hex(8)}"
         self._pool = ThreadPoolExecutor(1, "icectl-spark")
 
@@ -136,7 +136,7 @@ class _Job:
                 except TimeoutError:
                     if future.done():
                         raise
-                    self._watch.check_time()
+                    self._progress.check_time()
         finally:
             # Again and again: Spark cancels what runs, and the action may not have got there yet.
             while not future.done():

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from icectl.errors import IcectlError, Remedy, UnsupportedError
-from icectl.ops.java import find_java, why_no_java
+from icectl.java import find_java, why_no_java
 from icectl.spark import register
 
 logger = logging.getLogger(__name__)

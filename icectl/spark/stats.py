@@ -13,17 +13,17 @@ import numpy as np
 import pyarrow as pa
 from pyspark.sql import functions as sql
 
+from icectl.checks.manifest import ManifestClaim
 from icectl.model.ids import ManifestId, NodeId
-from icectl.ops.containers import Containers
+from icectl.model.redaction import redact_location
 from icectl.ops.gc.local_engine import in_groups
-from icectl.ops.gc.marking import ManifestClaim
-from icectl.ops.gc.watch import Watch
-from icectl.ops.redaction import redact_location
 from icectl.ops.stats.engine import Wanted, mask_names, mask_words, read_sums
 from icectl.ops.stats.gathering import Column, Columns, Gathered
 from icectl.ops.stats.manifest_sums import ArraySums
 from icectl.ops.stats.result import ContainerStats
 from icectl.ops.stats.usage import ManifestUse, Usage
+from icectl.pipeline.progress import Progress
+from icectl.repository.containers import Containers
 from icectl.repository.repository import Repository
 from icectl.spark.gc_engine import GROUP_BYTES, GROUP_MANIFESTS
 from icectl.spark.gc_jobs import Source, run_job
@@ -58,7 +58,7 @@ class SparkStatsEngine:
         usage: Usage,
         wanted: Wanted,
         containers: Containers,
-        watch: Watch,
+        progress: Progress,
     ) -> Gathered:
         claims = [
             ManifestClaim(manifest_id, use.size_bytes, use.num_chunk_refs)
@@ -88,7 +88,7 @@ class SparkStatsEngine:
         )
         found = run_job(
             self._spark,
-            watch,
+            progress,
             "summing up manifests on Spark",
             # A new DataFrame for each attempt: one that failed stays so.
             lambda: groups.select("*").toArrow(),

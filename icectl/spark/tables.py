@@ -10,10 +10,10 @@ from itertools import pairwise
 from typing import Any
 
 from icectl.errors import Remedy, UsageError
-from icectl.ops.tables.names import tables_hint
-from icectl.ops.tables.schemas import INTEGERS, SCHEMAS, TEXTS, TIME
-from icectl.ops.tables.scope import Scope
 from icectl.spark.datasource import STORAGE_PREFIX
+from icectl.tables.names import tables_hint
+from icectl.tables.schemas import INTEGERS, SCHEMAS, TEXTS, TIME
+from icectl.tables.scope import Scope
 
 SPARK_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 QUERIES = ("select", "with", "values", "table", "from", "describe", "desc", "show", "explain")

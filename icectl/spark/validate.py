@@ -14,27 +14,27 @@ from typing import Any
 import numpy as np
 from pyspark.sql import functions as sql
 
+from icectl.checks.listing import wrong_chunk_size
+from icectl.checks.manifest import ManifestClaim
+from icectl.checks.problem import Problem
+from icectl.checks.rules import RULES, Level
 from icectl.model.ids import ManifestId
 from icectl.ops.gc.local_engine import in_groups
-from icectl.ops.gc.marking import ManifestClaim
-from icectl.ops.gc.objects import ObjectKind
-from icectl.ops.gc.watch import Watch
 from icectl.ops.validate.chunks import (
     SHOWN_NAMES,
     check_other_orphans,
-    judge_chunk,
     report_foreign,
     report_orphans,
 )
 from icectl.ops.validate.data import spoiled_by
 from icectl.ops.validate.engine import Depths, LocalEngine
+from icectl.ops.validate.findings import Report
 from icectl.ops.validate.manifests import manifests_of
 from icectl.ops.validate.metadata import ChangedArrays, Metadata
-from icectl.ops.validate.problem import Problem, Report
 from icectl.ops.validate.result import CheckedCounts
-from icectl.ops.validate.rule import Level
-from icectl.ops.validate.rules import RULES
 from icectl.ops.validate.sampling import Sample
+from icectl.pipeline.objects import ObjectKind
+from icectl.pipeline.progress import Progress
 from icectl.spark import validate_executors as executors
 from icectl.spark.gc_columns import KEYS, to_ids
 from icectl.spark.gc_engine import GROUP_BYTES, GROUP_MANIFESTS, list_chunks
@@ -52,20 +52,20 @@ class SparkValidateEngine:
         self._spark = spark
         self.name = "spark"
 
-    def check(self, depths: Depths, report: Report, watch: Watch) -> CheckedCounts:
+    def check(self, depths: Depths, report: Report, progress: Progress) -> CheckedCounts:
         if not depths.repository.is_writable:
             # Early generations are small, and their chunk files are not looked for.
             self.name = LocalEngine.name
-            return LocalEngine().check(depths, report, watch)
-        return _Run(self._spark, depths, report, watch).check()
+            return LocalEngine().check(depths, report, progress)
+        return _Run(self._spark, depths, report, progress).check()
 
 
 class _Run:
-    def __init__(self, spark: Any, depths: Depths, report: Report, watch: Watch) -> None:
+    def __init__(self, spark: Any, depths: Depths, report: Report, progress: Progress) -> None:
         self._spark = spark
         self._depths = depths
         self._report = report
-        self._watch = watch
+        self._progress = progress
         self._files = files_only(depths.repository)
         self._storage = depths.repository.storage
         self._manifests = list(depths.metadata.claims)
@@ -177,7 +177,8 @@ class _Run:
             node = None
             if row.array >= 0:
                 node = self._depths.metadata.arrays[self._arrays[row.array]].path
-            problem = judge_chunk(name, None if row.size < 0 else row.size, end, node)
+            path = ObjectKind.CHUNK.path(name)
+            problem = wrong_chunk_size(path, None if row.size < 0 else row.size, end, node)
             if row.size < 0:
                 self._report.missing.append(problem.object)
             numbers = sorted(manifests[row.high, row.low])
@@ -197,7 +198,7 @@ class _Run:
             names = [row.foreign for row in first(executors.FOREIGN, "foreign")]
             report_foreign(kind, counts[executors.FOREIGN], names, self._report)
         check_other_orphans(
-            self._depths.repository, self._depths.metadata, self._report, self._watch
+            self._depths.repository, self._depths.metadata, self._report, self._progress
         )
 
     def _check_data(self, needed: Source, once: Any) -> int:
@@ -229,7 +230,7 @@ class _Run:
     def _collect(self, label: str, frame: Any, *sources: Source) -> list[Any]:
         # A new DataFrame for each attempt: one that failed stays so.
         found: list[Any] = run_job(
-            self._spark, self._watch, label, lambda: frame.select("*").collect(), sources
+            self._spark, self._progress, label, lambda: frame.select("*").collect(), sources
         )
         return found
 

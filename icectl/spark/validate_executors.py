@@ -14,18 +14,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from icectl.checks.problem import UNREADABLE, Problem
 from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.model.ids import ManifestId, NodeId
 from icectl.model.manifest import Manifest
-from icectl.ops.gc.listing import Listing, read_candidates
-from icectl.ops.gc.objects import ObjectKind
-from icectl.ops.gc.watch import Watch
 from icectl.ops.validate.chunks import native_columns
 from icectl.ops.validate.data import chunk_ranges, read_chunks
 from icectl.ops.validate.manifests import find_unlogged, read_and_check
 from icectl.ops.validate.metadata import DecodableArray
-from icectl.ops.validate.problem import UNREADABLE, Problem
 from icectl.ops.validate.sampling import Sample
+from icectl.pipeline.listings import Listing, read_candidates
+from icectl.pipeline.objects import ObjectKind
+from icectl.pipeline.progress import Progress
 from icectl.repository.repository import Repository
 from icectl.spark.gc_columns import KEYS, batch_ids, to_columns, to_ids
 from icectl.spark.tasks import read_tasks
@@ -161,7 +161,7 @@ def _compare(storage: Storage, needed: Any) -> Iterator[Any]:
     unknown = np.flatnonzero(is_listed & ~told.is_valid().to_numpy(zero_copy_only=False))
     if len(unknown):
         listing = Listing(ObjectKind.CHUNK, ids[unknown], None, None, ())
-        found = read_candidates(storage, listing, np.arange(len(unknown)), Watch())
+        found = read_candidates(storage, listing, np.arange(len(unknown)), Progress())
         there = dict(zip(_keys(found.ids), found.size.tolist(), strict=True))
         size[unknown] = [there.get(key, -1) for key in _keys(ids[unknown])]
     end = unturned(needed.column("end").to_numpy(zero_copy_only=False).copy())

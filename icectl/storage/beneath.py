@@ -1,8 +1,8 @@
-"""Opening files and directories beneath a root, without following symbolic links.
+"""Open files and directories beneath a root without following symbolic links.
 
-Each part of a path is opened relative to the directory before it, so that nobody who can write
-to a repository leads a read, a write or a deletion elsewhere, not even while it is under way.
-The root itself may be reached through links. `follow_links` is the user's explicit opt-in.
+Each component of a path is opened relative to its parent directory, so a user with write access
+to a repository cannot redirect a read, write or deletion, not even during the operation. The path
+of the root may contain links. `follow_links` is the user's explicit opt-in.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextlib import suppress
 from icectl.errors import Remedy, StorageError
 from icectl.storage.paths import check_size
 
-# O_PATH needs only the permission to pass through, as a path does.
+# O_PATH needs only search permission.
 PASS_THROUGH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY
 READABLE = os.O_RDONLY | os.O_DIRECTORY
 # A FIFO without a writer must not block.
@@ -24,18 +24,18 @@ FILE = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
 LONGEST_PATH = 4096
 SPARSE_METADATA = 16 << 20
 SPARSE_RANGE = 256 << 20
-"""A larger read is refused when part of it is a hole: memory is bounded by the size on disk."""
+"""Larger reads of files with holes are refused: the size on disk limits the memory."""
 
 
 class Beneath:
-    """The root of a repository on disk, and how what is below it is opened."""
+    """Opens files and directories below the root of a repository on disk."""
 
     def __init__(self, root: str, *, follow_links: bool) -> None:
         self.root = root
         self.follow_links = follow_links
 
     def open_directory(self, path: str, flags: int = PASS_THROUGH, *, create: bool = False) -> int:
-        """A descriptor of the directory `path` (`""` is the root), to be closed by the caller."""
+        """Open the directory `path` (`""` is the root); the caller closes the descriptor."""
         if len(path) > LONGEST_PATH:
             raise OSError(errno.ENAMETOOLONG, os.strerror(errno.ENAMETOOLONG))
         if not path or (self.follow_links and not create):
@@ -43,7 +43,7 @@ class Beneath:
         parent: int | None = None
         parts = path.split("/")
         for index, part in enumerate(parts):
-            # O_NOFOLLOW is about the last part, so that the root may be behind links.
+            # O_NOFOLLOW applies only to the last component, so the path of the root may have links.
             name = part if index else f"{self.root}/{part}"
             try:
                 descriptor = self._open_below(parent, name, flags, create=create)
@@ -57,7 +57,7 @@ class Beneath:
         return descriptor
 
     def open_file(self, directory: int | None, name: str, path: str) -> tuple[int, os.stat_result]:
-        """A descriptor of a regular file in an open directory, and its status.
+        """Open a regular file in an open directory; return the descriptor and the status.
 
         Without a directory, `name` is a full path.
         """
@@ -92,7 +92,7 @@ class Beneath:
             os.close(directory)
 
     def status(self, path: str) -> os.stat_result:
-        """Of a regular file or a directory."""
+        """Return the status of a regular file or a directory."""
         parent, _, name = path.rpartition("/")
         if self.follow_links or not parent:
             found = os.stat(f"{self.root}/{path}", follow_symlinks=self.follow_links)  # noqa: PTH116
@@ -109,7 +109,7 @@ class Beneath:
         return found
 
     def read_whole(self, descriptor: int, status: os.stat_result, path: str) -> bytes:
-        """The metadata file; a growing or endless one ends at the largest possible."""
+        """Read a metadata file; stop at the largest valid size if the file keeps growing."""
         size = status.st_size
         check_size(path, size)
         if size > SPARSE_METADATA:
@@ -127,7 +127,7 @@ class Beneath:
     def read_range(
         self, descriptor: int, status: os.stat_result, offset: int, length: int, path: str
     ) -> bytes:
-        """At most `length` bytes; fewer where the file ends before."""
+        """Return at most `length` bytes; fewer if the file ends before that."""
         length = min(length, max(status.st_size - offset, 0))
         if length > SPARSE_RANGE:
             self._refuse_holes(descriptor, offset, length, path)
@@ -140,12 +140,12 @@ class Beneath:
 
     def link(self, path: str) -> StorageError:
         return StorageError(
-            f"{self.root}/{path} is a symbolic link; icectl follows none below a repository's root",
+            f"{self.root}/{path} is a symbolic link, which icectl does not follow in a repository",
             hint=Remedy("follow-links"),
         )
 
     def not_regular(self, path: str) -> StorageError:
-        return StorageError(f"{self.root}/{path} is not a regular file; it was not read")
+        return StorageError(f"{self.root}/{path} is not a regular file and was not read")
 
     def _open_below(self, parent: int | None, name: str, flags: int, *, create: bool) -> int:
         if not self.follow_links:
@@ -155,7 +155,7 @@ class Beneath:
         except FileNotFoundError:
             if not create:
                 raise
-        # By another writer meanwhile; or there is a link that leads nowhere.
+        # It may exist now: another writer created it, or it is a dangling link.
         with suppress(FileExistsError):
             os.mkdir(name, dir_fd=parent)
             above = os.open(self.root if parent is None else ".", READABLE, dir_fd=parent)
@@ -173,7 +173,7 @@ class Beneath:
             raise self.link(path) from None
 
     def _refuse_holes(self, descriptor: int, offset: int, length: int, path: str) -> None:
-        """File systems that know no holes say that there is none."""
+        """Raise an error for a sparse range. File systems without holes report none."""
         try:
             hole = os.lseek(descriptor, offset, os.SEEK_HOLE)
             os.lseek(descriptor, 0, os.SEEK_SET)
@@ -181,6 +181,6 @@ class Beneath:
             return
         if hole < offset + length:
             raise StorageError(
-                f"{self.root}/{path} is sparse: {length:,} bytes to read, not all of them on disk;"
-                " it was not read"
+                f"{self.root}/{path} is sparse and was not read: not all of its {length:,} bytes"
+                " are on disk"
             )

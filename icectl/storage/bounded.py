@@ -1,4 +1,4 @@
-"""Work on a stream of items with a bounded number of them in flight."""
+"""Process a stream of items with a bounded number of them in flight."""
 
 from __future__ import annotations
 
@@ -19,11 +19,10 @@ def map_bounded(
     *,
     ahead: int | Callable[[], int],
 ) -> Iterator[Result]:
-    """The results as they arrive; at most `ahead` items are submitted and not yet yielded.
+    """Yield results as they arrive; at most `ahead` items are submitted and not yet yielded.
 
-    A bound that may change is given as a function.
-
-    The items are consumed lazily. When the caller stops early, what has not begun is cancelled.
+    `ahead` may be a function, for a bound that changes. The items are consumed lazily. If the
+    caller stops early, calls that have not started are cancelled.
     """
     from concurrent.futures import FIRST_COMPLETED, wait
 
@@ -51,7 +50,7 @@ def map_bounded(
 def map_on_threads(
     function: Callable[[Item], Result], items: Iterable[Item], *, workers: int, ahead: int
 ) -> Iterator[Result]:
-    """`map_bounded` on a pool of threads that ends with the iteration."""
+    """Run `map_bounded` on a pool of threads that ends with the iteration."""
     from concurrent.futures import ThreadPoolExecutor
 
     with ThreadPoolExecutor(workers, thread_name_prefix="icectl-storage") as pool:

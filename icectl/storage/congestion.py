@@ -1,4 +1,4 @@
-"""How many requests may be in flight at once, learnt from what the storage answers."""
+"""Adapt the number of concurrent requests to the answers of the storage."""
 
 from __future__ import annotations
 
@@ -18,8 +18,11 @@ Outcome = tuple[str, StorageError | None]
 
 
 class Congestion:
-    """One request at first; one more for each that succeeds, so that the number doubles while
-    all of them do; half as many when the storage throttles, and never less than one."""
+    """Limits the number of concurrent requests.
+
+    The limit starts at 1. Each success adds one, so the limit doubles while all requests succeed;
+    throttling halves it, but not below 1.
+    """
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -31,7 +34,7 @@ class Congestion:
         submit: Callable[[Sequence[str]], Future[Sequence[Outcome]]],
         batches: Iterator[Sequence[str]],
     ) -> Iterator[Outcome]:
-        """The outcome for each path. Once a request stayed throttled, no other is sent."""
+        """Yield the outcome for each path. After a `ThrottledError`, send no more requests."""
         throttled: StorageError | None = None
 
         def until_throttled() -> Iterator[Sequence[str]]:
@@ -48,7 +51,7 @@ class Congestion:
 
     @contextmanager
     def request(self) -> Iterator[None]:
-        """Around one request. Requests that were in flight together halve the limit once."""
+        """Wrap one request. Requests that were in flight together halve the limit only once."""
         sent_at = time.monotonic()
         try:
             yield

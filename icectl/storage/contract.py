@@ -1,10 +1,10 @@
-"""The one storage contract. Every backend passes the same suite against its real server.
+"""The storage contract. Every backend passes the same test suite against its real server.
 
-Paths are relative to the repository's root, with `/` between their parts and none in front.
-All methods are synchronous and safe to call from several threads; a backend is picklable
-(it travels to Spark executors) and carries no open connection when pickled. Failures are
-`StorageError` and its kinds, never a library's own exception. Retries with jittered backoff
-on throttling and server errors happen inside; a refusal is final at once.
+Paths are relative to the root of the repository, with `/` between components and no leading `/`.
+All methods are synchronous and thread-safe. A backend can be pickled (for Spark executors), without
+its open connections. Failures are `StorageError` and its subclasses, never exceptions of a library.
+Backends retry throttled requests and server errors with jittered backoff; they do not retry a
+refused request.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from icectl.errors import ObjectNotFoundError, StorageError
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """What a conditional put compares: an ETag, a generation, or a digest on local disk."""
+    """The value that a conditional put compares: an ETag, a generation, or a digest of a file."""
 
     token: str
 
@@ -29,26 +29,26 @@ class VersionedBytes:
     data: bytes
     version: Version
     read_at: int
-    """The storage's clock at the time of the answer, as `read_clock` reports it."""
+    """The time of the response by the storage's clock, as in `read_clock`."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One listed object; size and time are None where they cost a stat and were not asked for."""
+    """A listed object; size and time are None if the caller did not ask for them."""
 
     path: str
     size: int | None
     created_at: int | None
     """Microseconds since 1970-01-01 UTC, by the storage's clock."""
     etag: str | None = None
-    """What HTTP calls so, where the storage has one; only `info` tells it."""
+    """The HTTP ETag, if the storage has one; only `info` returns it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListingShard:
-    """The names with `after < name <= through`, by code point; without a `through`, no end.
+    """The names with `after < name <= through`, by code point; no upper bound without `through`.
 
-    Shards that meet at their ends cover every name once, foreign ones included.
+    Adjacent shards cover every name exactly once, including foreign names.
     """
 
     after: str = ""
@@ -65,38 +65,38 @@ class Storage(ABC):
     """A repository's root on some storage."""
 
     is_object_store: ClassVar[bool] = False
-    """There official clients write conditionally, unless the configuration turns it off."""
+    """Official clients write conditionally to object stores, unless configured not to."""
     deletes_per_request: int = 1
-    """How many objects one request deletes."""
+    """The number of objects that one request deletes."""
     is_bucket_root = False
-    """Whether the root is a whole bucket; official clients create no repository there."""
+    """Whether the root is a bucket without a prefix; official clients refuse to use it."""
 
     @property
     @abstractmethod
     def location(self) -> str:
-        """The root as a user would write it, without secrets."""
+        """The location of the root as a user would write it, without secrets."""
 
     @abstractmethod
     def read(self, path: str) -> bytes:
-        """The whole object; `ObjectNotFoundError` when it is not there."""
+        """Read an object; raise `ObjectNotFoundError` if it does not exist."""
 
     @abstractmethod
     def read_versioned(self, path: str) -> VersionedBytes:
-        """The whole object, its version and the storage's time, in one request."""
+        """Read an object, its version and the storage's clock in one request."""
 
     @abstractmethod
     def read_range(self, path: str, offset: int, length: int) -> bytes:
-        """Exactly `length` bytes from `offset`; `StorageError` when the object is shorter."""
+        """Read exactly `length` bytes from `offset`; raise `StorageError` if there are fewer."""
 
     @abstractmethod
     def read_many(
         self, paths: Iterable[str], *, concurrency: int = 16
     ) -> Iterator[tuple[str, bytes | StorageError]]:
-        """Each path with its bytes or its failure, as they arrive, at most `concurrency` ahead."""
+        """Yield each path with its bytes or error, in any order, at most `concurrency` ahead."""
 
     @abstractmethod
     def info(self, path: str) -> ObjectInfo:
-        """Size and time of one object; `ObjectNotFoundError` when it is not there."""
+        """Return size and time of an object; raise `ObjectNotFoundError` if it does not exist."""
 
     @abstractmethod
     def list(
@@ -107,29 +107,28 @@ class Storage(ABC):
         starts_with: str = "",
         shard: ListingShard = WHOLE_DIRECTORY,
     ) -> Iterator[ObjectInfo]:
-        """The objects below the directory `prefix` (`""` is the root), recursively, in no order.
+        """Yield all objects below the directory `prefix` (`""` is the root), in any order.
 
-        `starts_with` narrows to names that begin so, `shard` to a range of names; a name is
-        what follows `prefix/`. `with_info=False` lets
-        local disk skip the stat of each file. A missing directory is empty. Temporary and
-        lock files of this package are not listed.
+        `starts_with` and `shard` select by name, the part of the path after `prefix/`.
+        `with_info=False` allows local disk to skip the stat of each file. A missing directory is
+        empty. Temporary files and lock files of icectl are not listed.
         """
 
     def listing_shards(self) -> int:
-        """How many shards of one directory are worth listing in parallel."""
+        """Return the number of shards of a directory to list in parallel."""
         return 1
 
     def list_names(self, prefix: str) -> Iterator[Sequence[str]] | None:
-        """What `list` shows below `prefix`, as batches of names only (what follows `prefix/`).
+        """Yield batches of the names that `list` would return (the part after `prefix/`).
 
-        None where that costs no less than `list`, which tells sizes and times as well.
+        Return None if this is not cheaper than `list`, which also returns sizes and times.
         """
         return None
 
     def read_sizes_and_times(
         self, prefix: str, names: Iterable[str]
     ) -> Iterator[tuple[int, int] | None]:
-        """Size and time of each `prefix/name` in their order; None for what is not there."""
+        """Yield size and time of each `prefix/name` in order; None if it does not exist."""
         for name in names:
             try:
                 info = self.info(f"{prefix}/{name}")
@@ -140,20 +139,19 @@ class Storage(ABC):
 
     @abstractmethod
     def list_directories(self, prefix: str) -> Iterator[str]:
-        """The names directly below `prefix` that have something below them."""
+        """Yield the names directly below `prefix` that are directories."""
 
-    @abstractmethod
     def put_if_absent(
         self, path: str, data: bytes, *, metadata: Mapping[str, str] | None = None
     ) -> Version:
-        """Create the object; `PreconditionFailedError` when it exists already.
+        """Create the object; raise `PreconditionFailedError` if it exists.
 
-        A lost response is recognised: when our own write is there, it counts as done. When it
-        landed, its response was lost, and another writer has replaced it since, that is a
-        `PreconditionFailedError` too: who reads again looks for its own entry first.
+        If the response was lost but the object contains our own write, the put succeeded. If
+        another writer has replaced our write in the meantime, the result is also a
+        `PreconditionFailedError`: callers that retry must look for their own entry first.
         """
+        return self._put(path, data, None, metadata)
 
-    @abstractmethod
     def put_if_match(
         self,
         path: str,
@@ -162,22 +160,33 @@ class Storage(ABC):
         *,
         metadata: Mapping[str, str] | None = None,
     ) -> Version:
-        """Replace the object if it is still at `version`; else `PreconditionFailedError`.
+        """Replace the object; raise `PreconditionFailedError` if it is not at `version`.
 
-        A missing object counts as changed. A lost response is recognised as above.
+        A missing object counts as changed. Lost responses are handled as in `put_if_absent`.
         """
+        return self._put(path, data, version, metadata)
+
+    @abstractmethod
+    def _put(
+        self,
+        path: str,
+        data: bytes,
+        expected: Version | None,
+        metadata: Mapping[str, str] | None,
+    ) -> Version:
+        """Write the object if it is at `expected`, or create it if that is None."""
 
     @abstractmethod
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
-        """Delete the objects and report each one; an object that is already gone is a success.
+        """Delete the objects and yield the outcome of each; a missing object is a success.
 
-        After a `ThrottledError` nothing more is sent: what was not tried has that error, too.
+        After a `ThrottledError` no more requests are sent; the remaining paths get that error.
         """
 
     @abstractmethod
     def ensure_conditional_writes(self) -> None:
-        """One probe, remembered: `RefusedError` when the storage ignores conditions on a put."""
+        """Raise `RefusedError` if the storage ignores conditions on a put; probe it only once."""
 
     @abstractmethod
     def read_clock(self) -> int:
-        """The storage's own time now, in microseconds, as well as it can be told."""
+        """Return the current time of the storage's clock in microseconds, as exact as possible."""

@@ -1,7 +1,7 @@
-"""A repository on Google Cloud Storage, through gcsfs's session and credentials.
+"""Google Cloud Storage, with the session and credentials of gcsfs.
 
-The conditions are generations. Requests of the JSON API are made here one at a time: gcsfs's
-own calls have their own retries and hide the status of an answer.
+Conditional writes compare generations. This module sends the requests of the JSON API itself,
+because the methods of gcsfs retry on their own and hide the status of a response.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class GcsStorage(ObjectStore):
         self._anonymous = anonymous
 
     def _connect(self) -> Any:
-        # The class of the package itself adds gRPC, which hangs on anything but Google.
+        # The default class of gcsfs adds gRPC, which hangs on servers other than Google's.
         from gcsfs.core import GCSFileSystem
 
         if self._credentials_file and not self._anonymous:
@@ -67,13 +67,13 @@ class GcsStorage(ObjectStore):
                 f"the Google credentials cannot be used ({type(error).__name__})",
                 hint=self.permission_hint,
             ) from None
-        # Unlike a signature, a token can be used by everybody who sees it.
+        # Unlike a signature, a token can be used by anyone who sees it.
         if filesystem.credentials.credentials is not None and not is_private_connection(
             filesystem._location
         ):
             raise RefusedError(
-                "the endpoint of Google Cloud Storage is plain http on another machine, where"
-                " credentials would be sent in clear",
+                "the endpoint of Google Cloud Storage is a plain http URL on another machine;"
+                " credentials would be sent unencrypted",
                 hint=Remedy("use-https-or-anonymous"),
             )
         return filesystem
@@ -117,7 +117,7 @@ class GcsStorage(ObjectStore):
         except (aiohttp.ClientError, OSError) as error:
             raise RequestFailure(None, type(error).__name__, reason_of(error)) from error
         except Exception as error:
-            # google.auth and gcsfs have many kinds for credentials that do not work.
+            # google.auth and gcsfs raise many types of exceptions for invalid credentials.
             raise RequestFailure(401, f"credentials failed: {type(error).__name__}") from error
         finally:
             logger.debug("%s %s: %.0f ms", method, path, (time.monotonic() - began) * 1000)
@@ -195,7 +195,7 @@ class GcsStorage(ObjectStore):
         if after:
             parameters["startOffset"] = after
         if through is not None:
-            # The end is exclusive here; the caller drops what is listed beyond the shard.
+            # endOffset is exclusive; the caller drops names beyond the shard.
             parameters["endOffset"] = f"{through}!"
         if flat:
             parameters["delimiter"] = "/"
@@ -222,7 +222,10 @@ class GcsStorage(ObjectStore):
 
 
 def check_credentials_file(name: str) -> None:
-    """`StorageError` for a file that the library would pass over, and try all else for long."""
+    """Raise `StorageError` for an invalid file, which the library would silently skip.
+
+    The library then tries all other sources of credentials, which takes a long time.
+    """
     try:
         json.loads(Path(name).read_bytes())
     except OSError as error:
@@ -232,7 +235,7 @@ def check_credentials_file(name: str) -> None:
     else:
         return
     raise StorageError(
-        f"the file of Google credentials {name} {reason}",
+        f"the Google credentials file {name} {reason}",
         hint=Remedy("check-google-credentials-file"),
     )
 

@@ -1,11 +1,11 @@
-"""A repository on a local disk.
+"""Local disk.
 
-A conditional put holds one lock per repository, compares, writes a temporary file in the
-root, and renames it: readers and a killed process see the old bytes or the new ones. The
-lock keeps processes of icectl apart; the official client takes no lock on local disk, so an
-official writer at the same moment is beyond what it can protect.
+A conditional put takes the lock of the repository, compares, writes a temporary file in the root
+and renames it, so readers see either the old or the new bytes, even if the process is killed. The
+lock only excludes other processes of icectl: the official client takes no lock on local disk, so
+icectl cannot detect an official writer that runs at the same time.
 
-Links below the root are not followed, and what is not a regular file is not read; see `beneath`.
+Links below the root are not followed, and only regular files are read; see `beneath`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ NAMES_BATCH = 16384
 
 
 class LocalStorage(Storage):
-    """The directory `root`; it need not exist before the first put."""
+    """The directory `root`, which the first put creates if necessary."""
 
     def __init__(self, root: str | Path, *, follow_links: bool = False) -> None:
         self._root = Path(root).absolute()
@@ -93,7 +93,7 @@ class LocalStorage(Storage):
             except StorageError as error:
                 return path, error
 
-        # A disk that answers at once is read fastest by one thread, and one that lets wait by many.
+        # One thread reads fastest from a disk without latency, many threads from a slow one.
         rest = iter(paths)
         seconds, count = 0.0, 0
         for path in rest:
@@ -138,7 +138,7 @@ class LocalStorage(Storage):
                 if not with_info:
                     yield ObjectInfo(path, None, None)
                     continue
-                # A file that went away since the directory was read is not there.
+                # Skip a file that was deleted after the directory was read.
                 with suppress(ObjectNotFoundError), self._failures(path, "read"):
                     status = entry.stat(follow_symlinks=self._beneath.follow_links)
                     yield ObjectInfo(path, status.st_size, status.st_mtime_ns // 1000)
@@ -155,7 +155,7 @@ class LocalStorage(Storage):
     ) -> Iterator[tuple[int, int] | None]:
         names = list(names)
         follow = self._beneath.follow_links
-        check_path("/".join(names) or "none")  # of all names at once: there may be a million
+        check_path("/".join(names) or "none")  # one check, as there may be a million names
         with self._failures(prefix, "read"):
             try:
                 directory = self._beneath.open_directory(check_prefix(prefix))
@@ -183,26 +183,11 @@ class LocalStorage(Storage):
         parent = check_prefix(prefix)
         for batch in self._scan(parent):
             if not parent and not self._beneath.follow_links:
-                # In the root they are named, since a user may have meant one; nobody looks inside.
+                # In the root, links are listed, since a user may have meant one, but not opened.
                 yield from (entry.name for entry in batch if entry.is_symlink())
             for name in self._directories(parent, batch):
                 if any(self.list(join_path(parent, name), with_info=False)):
                     yield name
-
-    def put_if_absent(
-        self, path: str, data: bytes, *, metadata: Mapping[str, str] | None = None
-    ) -> Version:
-        return self._put(path, data, None)
-
-    def put_if_match(
-        self,
-        path: str,
-        data: bytes,
-        version: Version,
-        *,
-        metadata: Mapping[str, str] | None = None,
-    ) -> Version:
-        return self._put(path, data, version)
 
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
         batches = map_on_threads(
@@ -244,19 +229,19 @@ class LocalStorage(Storage):
         return None if isinstance(failure, ObjectNotFoundError) else failure
 
     def ensure_conditional_writes(self) -> None:
-        """Nothing to probe: a put takes the lock itself, and refuses where there is none."""
+        """Nothing to probe: a put takes the lock, and fails on file systems without locks."""
 
     def read_clock(self) -> int:
         import tempfile
         import time
 
-        # The times of files come from the file server, whose clock may differ from ours.
+        # The times of files come from the file server, whose clock may differ from the local one.
         with suppress(OSError), tempfile.TemporaryFile(dir=self._root) as file:
             return os.fstat(file.fileno()).st_mtime_ns // 1000
         return time.time_ns() // 1000
 
     def _walk(self, top: str) -> Iterator[tuple[str, Sequence[os.DirEntry[str]]]]:
-        """The files below a directory in batches, each batch with the directory it lies in."""
+        """Yield the files below a directory in batches, each with its directory."""
         directories = [top]
         while directories:
             directory = directories.pop()
@@ -268,10 +253,10 @@ class LocalStorage(Storage):
                 yield directory, [e for e in batch if not e.name.startswith(PRIVATE_PREFIX)]
 
     def _directories(self, parent: str, batch: Iterable[os.DirEntry[str]]) -> dict[str, None]:
-        """Their names, in the order of the batch."""
-        with self._failures(parent, "listed"):  # a loop of symbolic links, for one
-            # With the opt-in the directories of a repository may lie elsewhere. In them, and
-            # everywhere without it, a link is a foreign name.
+        """Return the names of the directories in the batch, in order."""
+        with self._failures(parent, "listed"):  # for example, a loop of symbolic links
+            # With `follow_links`, the top-level directories may be links. Any other link is a
+            # foreign name.
             follow = self._beneath.follow_links and not parent
             return dict.fromkeys(e.name for e in batch if e.is_dir(follow_symlinks=follow))
 
@@ -283,20 +268,25 @@ class LocalStorage(Storage):
                 if not directory:
                     self._check_root()
                 return
-            try:  # the entries use the descriptor while they are looked at
+            try:  # the entries use the descriptor
                 with os.scandir(descriptor) as entries:
                     yield from in_batches(entries, NAMES_BATCH)
             finally:
                 os.close(descriptor)
 
     def _check_root(self) -> None:
-        """A root that does not exist yet is empty; below or at a file there never will be one."""
+        """Raise an error if the root is a file or below a file; a missing root is empty."""
         there = next(path for path in (self._root, *self._root.parents) if path.exists())
         if not there.is_dir():
             raise StorageError(f"{there} is not a directory")
 
-    def _put(self, path: str, data: bytes, version: Version | None) -> Version:
-        """Write the object if it is at `version`; without one, if it does not exist."""
+    def _put(
+        self,
+        path: str,
+        data: bytes,
+        expected: Version | None,
+        metadata: Mapping[str, str] | None,
+    ) -> Version:
         parent, _, name = check_path(path).rpartition("/")
         with self._failures(path, "written"):
             _make_directory(self._root)
@@ -305,7 +295,7 @@ class LocalStorage(Storage):
                 directory = self._beneath.open_directory(parent, READABLE, create=True)
                 try:
                     with locked(root, self.location):
-                        old = self._check_version(directory, name, path, version)
+                        old = self._check_version(directory, name, path, expected)
                         write_temporary(root, data, old)
                         publish(root, directory, name, path, is_new=old is None)
                         os.fsync(directory)
@@ -318,7 +308,7 @@ class LocalStorage(Storage):
     def _check_version(
         self, directory: int, name: str, path: str, version: Version | None
     ) -> os.stat_result | None:
-        """The status of the file that is to be replaced; `PreconditionFailedError` if changed."""
+        """Return the status of the file to replace; raise `PreconditionFailedError` if changed."""
         if version is None:
             if exists(directory, name):
                 raise PreconditionFailedError(path)
@@ -343,7 +333,7 @@ class LocalStorage(Storage):
 
     def _error(self, error: OSError, path: str, done: str) -> StorageError:
         missing = isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError)
-        # Nothing can have this name.
+        # No file can have such a name.
         missing |= error.errno == errno.ENAMETOOLONG and done != "deleted"
         if missing and done != "written":
             return ObjectNotFoundError(path)
@@ -351,7 +341,7 @@ class LocalStorage(Storage):
         denied = isinstance(error, PermissionError)
         return StorageError(
             f"{self._root / path} cannot be {done}: {reason}",
-            hint="check the owner and the mode of the file and its directory" if denied else None,
+            hint="check owner and mode of the file and its directory" if denied else None,
         )
 
 

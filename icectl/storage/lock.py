@@ -1,7 +1,7 @@
-"""The lock of a repository on local disk: who may take it, and how long a writer waits.
+"""The lock of a repository on local disk.
 
-Whoever can open the lock file can hold the lock, so that only who may write to the repository
-may open it. The file is never followed through a link, and never changed unless it is ours.
+Any process that can open the lock file can hold the lock, so only users with write access to the
+repository may open it. icectl never follows a link to the lock file and changes only its own file.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from icectl.storage.paths import PRIVATE_PREFIX
 
 LOCK_NAME = f"{PRIVATE_PREFIX}lock"
 LOCK_SECONDS = 60.0
-"""How long a writer waits. One put holds the lock for an fsync or two."""
+"""Seconds that a writer waits. A put holds the lock for one or two fsyncs."""
 LONGEST_PAUSE = 0.02
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -27,7 +27,7 @@ FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
 
 @contextmanager
 def locked(root: int, location: str) -> Iterator[None]:
-    """Hold the lock in the open directory `root`, which is named `location` in messages."""
+    """Hold the lock in the open directory `root`; messages call it `location`."""
     lock = _open(root, location)
     try:
         _take(lock, location)
@@ -47,7 +47,7 @@ def _open(root: int, location: str) -> int:
 
 
 def _share(lock: int, root: os.stat_result) -> None:
-    """The owner and the group of the root, as far as permitted, and no readers."""
+    """Give the lock file the owner and group of the root, as far as permitted."""
     mode = _mode_of_writers(root.st_mode)
     with suppress(PermissionError):
         if os.geteuid() == 0:
@@ -65,7 +65,7 @@ def _open_existing(root: int, location: str) -> int:
     except PermissionError:
         raise StorageError(
             f"{location}/{LOCK_NAME} cannot be opened: permission denied; nothing was written",
-            hint="let its owner remove it while no icectl is running; the next writer creates it",
+            hint="ask its owner to delete it while icectl is not running",
         ) from None
     except OSError as error:
         if error.errno in (errno.ELOOP, errno.ENXIO, errno.EISDIR):
@@ -75,7 +75,7 @@ def _open_existing(root: int, location: str) -> int:
     if not stat.S_ISREG(found.st_mode):
         os.close(lock)
         raise _not_a_file(location)
-    # Earlier versions made it readable by all. A file with two names may be another's.
+    # Earlier versions made it world-readable. A file with a second hard link may not be ours.
     mode = stat.S_IMODE(found.st_mode)
     closed = mode & _mode_of_writers(os.fstat(root).st_mode)
     if closed != mode and found.st_nlink == 1 and found.st_uid == os.geteuid():
@@ -89,13 +89,13 @@ def _not_a_file(location: str) -> StorageError:
     path = f"{location}/{LOCK_NAME}"
     return StorageError(
         f"{path} is not a regular file; nothing was written",
-        hint="move it away while no icectl is running: "
+        hint="move it away while icectl is not running: "
         f"mv {shlex.quote(path)} {shlex.quote(path + '.old')}",
     )
 
 
 def _mode_of_writers(directory: int) -> int:
-    """Read and write for those who may write to the directory, nothing for the others."""
+    """Return a mode that allows read and write only to those who can write to the directory."""
     return 0o600 | sum(0o6 << bits for bits in (3, 0) if directory & (0o2 << bits))
 
 
@@ -118,8 +118,9 @@ def _take(lock: int, location: str) -> None:
             if error.errno not in NO_LOCKS:
                 raise
             raise RefusedError(
-                f"the file system of {location} has no file locks",
-                hint="two writers could overwrite each other there; use another file system",
+                f"the file system of {location} does not support file locks, so two writers could"
+                " overwrite each other",
+                hint="use another file system",
             ) from error
         else:
             return

@@ -1,7 +1,7 @@
-"""A repository in the memory of this process, for tests and trials.
+"""Storage in the memory of this process, for tests and experiments.
 
-All `memory://NAME` of one process share their objects. Pickled, only the name travels: another
-process sees its own, empty, memory.
+All storages `memory://NAME` of a process share their objects. Pickling stores only the name:
+another process starts with an empty memory.
 """
 
 from __future__ import annotations
@@ -105,22 +105,13 @@ class MemoryStorage(Storage):
         below = (info.path[start:] for info in self.list(prefix))
         yield from sorted({path.partition("/")[0] for path in below if "/" in path})
 
-    def put_if_absent(
-        self, path: str, data: bytes, *, metadata: Mapping[str, str] | None = None
-    ) -> Version:
-        return self._put(path, data, None)
-
-    def put_if_match(
+    def _put(
         self,
         path: str,
         data: bytes,
-        version: Version,
-        *,
-        metadata: Mapping[str, str] | None = None,
+        expected: Version | None,
+        metadata: Mapping[str, str] | None,
     ) -> Version:
-        return self._put(path, data, version)
-
-    def _put(self, path: str, data: bytes, expected: Version | None) -> Version:
         check_path(path)
         with _lock:
             found = self._objects.get(path)
@@ -137,7 +128,7 @@ class MemoryStorage(Storage):
             yield path, None
 
     def ensure_conditional_writes(self) -> None:
-        """Nothing to probe: the conditions are checked above."""
+        """Nothing to probe: `_put` checks the conditions."""
 
     def read_clock(self) -> int:
         return time.time_ns() // 1000

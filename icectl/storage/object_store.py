@@ -1,13 +1,15 @@
-"""What S3 and GCS have in common: paths to keys, retries, conditional puts, bulk work.
+"""The common base of S3 and GCS: keys, retries, conditional puts, bulk operations.
 
-A backend brings single attempts as coroutines that raise `RequestFailure`; they run on
-fsspec's event loop, many at once. Everything a caller sees is decided here: which failure is
-tried again, which is a lost race, and the sentence the user reads.
+A backend implements single requests as coroutines that raise `RequestFailure`; many of them run
+concurrently on fsspec's event loop. This module decides which failures are retried, which are lost
+races, and which message the user reads.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import threading
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
@@ -27,7 +29,6 @@ from icectl.errors import (
 )
 from icectl.storage.bounded import in_batches, map_bounded
 from icectl.storage.congestion import Congestion
-from icectl.storage.connection import Connection
 from icectl.storage.contract import (
     WHOLE_DIRECTORY,
     ListingShard,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 WRITE_ID = "icechunkwriteid"
-"""The user metadata by which the writer of an object is recognised; official writers use it."""
+"""User metadata that identifies the writer of an object; official writers use the same key."""
 
 LISTING_SHARDS = 32
 
@@ -72,6 +73,20 @@ class ListedPage:
     """Key, size and time of each object."""
     directories: Seq[str]
     next_token: str | None
+
+
+class Connection:
+    """An fsspec file system, created on first use and again after a fork."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._made: tuple[int, Any] | None = None
+
+    def get(self, connect: Callable[[], Any]) -> Any:
+        with self._lock:
+            if self._made is None or self._made[0] != os.getpid():
+                self._made = (os.getpid(), connect())
+            return self._made[1]
 
 
 class ObjectStore(Storage):
@@ -102,18 +117,18 @@ class ObjectStore(Storage):
         self._deletes = Congestion(self.deletes_in_flight)
 
     def in_bucket(self, bucket: str) -> Self:
-        """The whole of another bucket, by the same client."""
+        """Return a storage for the root of another bucket that uses the same client."""
         other = copy(self)
         other._bucket, other._prefix, other._connection = bucket, "", self._connection
         return other
 
     @abstractmethod
     def _connect(self) -> AsyncFileSystem:
-        """The fsspec file system whose connections and credentials are used."""
+        """Create the fsspec file system that provides connections and credentials."""
 
     @abstractmethod
     async def _get_object(self, key: str, span: tuple[int, int] | None) -> VersionedBytes:
-        """The object, or its bytes from `span[0]` up to and without `span[1]`."""
+        """Read the object, or its bytes from `span[0]` (inclusive) to `span[1]` (exclusive)."""
 
     @abstractmethod
     async def _head_object(self, key: str) -> ObjectHead: ...
@@ -122,17 +137,17 @@ class ObjectStore(Storage):
     async def _put_object(
         self, key: str, data: bytes, expected: Version | None, metadata: Mapping[str, str]
     ) -> Version:
-        """Replace the object at version `expected`, or create it when that is None."""
+        """Replace the object at version `expected`, or create it if that is None."""
 
     @abstractmethod
     async def _delete_objects(self, keys: Seq[str]) -> Mapping[str, RequestFailure]:
-        """Delete a few objects; the failures by key. What is gone already is no failure."""
+        """Delete one batch of objects; return failures by key. Missing objects are not failures."""
 
     @abstractmethod
     async def _list_page(
         self, beginning: str, shard: tuple[str, str | None], token: str | None, *, flat: bool
     ) -> ListedPage:
-        """A page of the keys that begin so and lie in `shard`; `flat` stops at the next `/`."""
+        """List one page of keys with this beginning in `shard`; `flat` stops at the next `/`."""
 
     @abstractmethod
     async def _read_clock(self) -> int: ...
@@ -146,7 +161,7 @@ class ObjectStore(Storage):
         return self._connection.get(self._connect)
 
     def _find_root(self) -> str:
-        """What every key begins with."""
+        """Return the beginning of every key."""
         return f"{self._prefix}/" if self._prefix else ""
 
     def _key(self, path: str) -> str:
@@ -155,7 +170,7 @@ class ObjectStore(Storage):
     def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
         try:
             loop = self._filesystem.loop
-            self._find_root()  # it may take requests, which work on the loop cannot wait for
+            self._find_root()  # it may send requests, and coroutines cannot wait for those
         except BaseException:
             work.close()
             raise
@@ -238,7 +253,7 @@ class ObjectStore(Storage):
         )
         for page in self._pages(directory + starts_with, bounds, flat=False):
             for key, size, created_at in page.objects:
-                # A key that ends so marks a directory in some consoles; it is no file.
+                # Some consoles create keys that end in / to mark directories; these are not files.
                 if key.endswith("/") or is_private(key) or key[len(directory) :] not in shard:
                     continue
                 yield ObjectInfo(key[root:], size, created_at)
@@ -247,7 +262,7 @@ class ObjectStore(Storage):
         directory = self._directory(prefix)
         for page in self._pages(directory, ("", None), flat=True):
             names = (name[len(directory) :].rstrip("/") for name in page.directories)
-            yield from filter(None, names)  # keys that begin with `/` have an empty name
+            yield from filter(None, names)  # keys that begin with `/` have an empty component
 
     def _directory(self, prefix: str) -> str:
         return self._find_root() + (f"{check_prefix(prefix)}/" if prefix else "")
@@ -266,29 +281,23 @@ class ObjectStore(Storage):
         try:
             while future is not None:
                 page = future.result()
-                # The next page is on its way while the caller works on this one.
+                # Request the next page while the caller processes this one.
                 future = submit(page.next_token) if page.next_token else None
                 yield page
         finally:
             if future is not None:
                 future.cancel()
 
-    def put_if_absent(
-        self, path: str, data: bytes, *, metadata: Mapping[str, str] | None = None
-    ) -> Version:
-        return self._run(self._put(path, data, None, metadata))
-
-    def put_if_match(
+    def _put(
         self,
         path: str,
         data: bytes,
-        version: Version,
-        *,
-        metadata: Mapping[str, str] | None = None,
+        expected: Version | None,
+        metadata: Mapping[str, str] | None,
     ) -> Version:
-        return self._run(self._put(path, data, version, metadata))
+        return self._run(self._put_if(path, data, expected, metadata))
 
-    async def _put(
+    async def _put_if(
         self,
         path: str,
         data: bytes,
@@ -303,8 +312,8 @@ class ObjectStore(Storage):
         except RequestFailure as failure:
             if not _lost_race(failure):
                 raise self._error(failure, path) from None
-        # The response to our own earlier attempt may have been lost; the HTTP library below
-        # repeats a request on its own too, so this is asked after every refusal.
+        # An earlier attempt may have succeeded and its response been lost. The HTTP library also
+        # repeats requests, so check for our own write after every refusal.
         try:
             head = await with_retries(lambda: self._head_object(key))
         except RequestFailure as failure:
@@ -352,15 +361,15 @@ class ObjectStore(Storage):
         path = f"{PRIVATE_PREFIX}probe.{uuid4().hex}"
         key = self._key(path)
         try:
-            first = await self._put(path, b"1", None)
-            second = await self._put(path, b"2", first)
+            first = await self._put_if(path, b"1", None)
+            second = await self._put_if(path, b"2", first)
             for expected, condition in ((None, "only if absent"), (first, "only if unchanged")):
                 if await self._overwrites(key, path, expected):
-                    raise self._ignores_conditions(f"it wrote an object that was to be {condition}")
+                    raise self._ignores_conditions(f"it ignored the condition {condition!r}")
             if second == first:
-                raise self._ignores_conditions("two different contents have the same version")
+                raise self._ignores_conditions("it gave two different contents the same version")
         except PreconditionFailedError:
-            raise self._ignores_conditions("it refuses a condition that is met") from None
+            raise self._ignores_conditions("it refused a write whose condition was met") from None
         finally:
             await self._delete_batch([path])
 
@@ -371,25 +380,26 @@ class ObjectStore(Storage):
             if _lost_race(failure):
                 return False
             if failure.status == 501:
-                raise self._ignores_conditions("it knows no conditions") from None
+                raise self._ignores_conditions("it does not implement conditions") from None
             raise self._error(failure, path) from None
         return True
 
     def _ignores_conditions(self, reason: str) -> RefusedError:
         return RefusedError(
-            f"{self.location} does not honour conditional writes: {reason}",
-            hint="two writers would overwrite each other there; icectl only reads such a storage",
+            f"{self.location} does not honour conditional writes: {reason}; two writers could"
+            " overwrite each other, so nothing was written",
+            hint="move the repository to a storage with conditional writes; reading is safe",
         )
 
     def read_clock(self) -> int:
         return self._run(self._request("", self._read_clock))
 
     def _error(self, failure: RequestFailure, path: str) -> StorageError:
-        """The sentence for the user. It never repeats a header or an address with a password."""
+        """Return the error for the user. It never contains a header or a URL with a password."""
         where = f"{self.scheme}://{self._bucket}"
         if failure.code == "NoSuchBucket":
             return StorageError(
-                f"there is no bucket {where}", hint="check its name and the endpoint"
+                f"the bucket {where} does not exist", hint="check its name and the endpoint"
             )
         if failure.status == 404:
             return ObjectNotFoundError(path)

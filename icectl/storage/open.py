@@ -1,8 +1,8 @@
-"""From a location and the user's options to a storage.
+"""Open the storage for a location and the user's options.
 
 A location is a path, `file://PATH`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` (also `gcs://`)
-or `memory://NAME`. Credentials are never options: they come from the standard variables and
-files of the cloud's own libraries.
+or `memory://NAME`. Credentials are never options: the cloud libraries read them from the standard
+variables and files.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "gs": ("endpoint_url", "anonymous", "credentials_file"),
 }
-"""The options of each kind of storage, as KEY in `--storage-option KEY=VALUE`."""
+"""The options of each storage: the KEY of `--storage-option KEY=VALUE`."""
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9._:-]+")
-"""The characters of a bucket's name, or of the ARN of an access point."""
+"""The name of a bucket, or the ARN of an access point."""
 
 
 def open_storage(location: str, options: Mapping[str, str] | None = None) -> Storage:
-    """The storage at `location`; nothing is read or connected yet."""
+    """Return the storage at `location` without connecting to it."""
     storage = _open_storage(location, options or {})
     logger.info("storage: %s", storage.location)
     return storage
@@ -58,13 +58,13 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
     if scheme == "s3":
         from icectl.storage.s3 import S3Storage
 
-        # A `/` at the beginning is part of the keys, as with the official client.
+        # A leading `/` is part of the keys, as in the official client.
         prefix = prefix.rstrip("/")
         rooted = _flag("legacy_rooted_keys", options) if "legacy_rooted_keys" in options else None
         if prefix and rooted:
             raise UsageError(
-                "the storage option legacy_rooted_keys is for the root of a bucket",
-                hint=f"write s3://{bucket}, or leave the option out",
+                "the storage option legacy_rooted_keys applies only to the root of a bucket",
+                hint=f"write s3://{bucket}, or omit the option",
             )
         return S3Storage(
             bucket,
@@ -80,7 +80,7 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
 
     return GcsStorage(
         bucket,
-        # The official client leaves empty names out there.
+        # The official client drops empty components there.
         "/".join(filter(None, prefix.split("/"))),
         endpoint_url=endpoint_url,
         credentials_file=options.get("credentials_file"),
@@ -89,34 +89,34 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
 
 
 def split_location(location: str) -> tuple[str, str]:
-    """The scheme (`file`, `s3`, `gs` or `memory`) and what stands behind it."""
+    """Split a location into the scheme (`file`, `s3`, `gs` or `memory`) and the rest."""
     match = _URL.fullmatch(location)
     if match is None:
         if not location:
-            raise UsageError("the location is empty", hint="give a path or an URL")
+            raise UsageError("the location is empty", hint="give a path or a URL")
         return "file", _check_characters("file", location)
     scheme, rest = match[1].lower(), match[2]
     if scheme not in SCHEMES:
         raise UsageError(
-            f"{scheme}:// is not a storage that icectl knows",
-            hint="write a path, file://, s3://, gs:// or memory://",
+            f"{scheme}:// is not a supported storage",
+            hint="use a path, file://, s3://, gs:// or memory://",
         )
     if scheme == "file":
         from urllib.parse import unquote
 
-        # A file may have a name that is not UTF-8.
+        # File names need not be UTF-8.
         rest = unquote(rest.removeprefix("localhost"), errors="surrogateescape")
         if not rest.startswith("/"):
             raise UsageError(
-                f"{location} is not an absolute path", hint="write file:///PATH, or the bare path"
+                f"{location} is not an absolute path", hint="write file:///PATH, or just the path"
             )
     if not rest:
-        raise UsageError(f"{location} names nothing", hint=f"write {scheme}://NAME")
+        raise UsageError(f"{location} has no name after ://", hint=f"write {scheme}://NAME")
     return "gs" if scheme == "gcs" else scheme, _check_characters(scheme, rest)
 
 
 def _check_characters(scheme: str, rest: str) -> str:
-    """The text itself; `UsageError` where the storage could never have such a name."""
+    """Return the text; raise `UsageError` if the storage does not allow such names."""
     try:
         rest.encode(errors="surrogateescape" if scheme == "file" else "strict")
     except UnicodeEncodeError:
@@ -127,18 +127,16 @@ def _check_characters(scheme: str, rest: str) -> str:
 
 
 def split_bucket(scheme: str, rest: str) -> tuple[str, str]:
-    """The bucket and the prefix of what stands behind `s3://` or `gs://`."""
+    """Split the rest of an `s3://` or `gs://` location into bucket and prefix."""
     bucket, _, prefix = rest.partition("/")
     if "@" in bucket:
-        # No bucket has such a name; the message must not repeat a secret.
+        # No bucket can have such a name; the message must not repeat a secret.
         raise UsageError(
-            "the location holds a user name or a password",
-            hint="credentials come from the standard variables and files",
+            "the location contains a user name or a password",
+            hint="set credentials in the standard variables or files",
         )
     if not bucket:
-        raise UsageError(
-            f"{scheme}://{rest} names no bucket", hint=f"write {scheme}://BUCKET/PREFIX"
-        )
+        raise UsageError(f"{scheme}://{rest} has no bucket", hint=f"write {scheme}://BUCKET/PREFIX")
     if not _BUCKET.fullmatch(bucket):
         raise UsageError(
             f"{bucket!r} is not a valid bucket name", hint=f"write {scheme}://BUCKET/PREFIX"
@@ -150,20 +148,20 @@ def _check_options(scheme: str, options: Mapping[str, str]) -> None:
     known = STORAGE_OPTIONS[scheme]
     for key in options:
         if key not in known:
-            # Only the key: the value of a misplaced credential must not be repeated.
+            # Only the key: the message must not repeat the value of a misplaced credential.
             raise UsageError(
-                f"{key} is not an option of this storage",
-                hint=f"known options: {', '.join(known)}; credentials come from the standard"
-                " variables and files"
+                f"unknown storage option {key}",
+                hint=f"use one of {', '.join(known)}; set credentials in the standard variables"
+                " or files"
                 if known
-                else "this storage has no options",
+                else "omit the option; this storage has none",
             )
 
 
 def _flag(key: str, options: Mapping[str, str]) -> bool:
     value = options.get(key, "false").lower()
     if value not in ("true", "false", "1", "0"):
-        raise UsageError(f"the storage option {key} is true or false, not {options[key]!r}")
+        raise UsageError(f"the storage option {key} must be true or false, not {options[key]!r}")
     return value in ("true", "1")
 
 
@@ -175,18 +173,18 @@ def _endpoint_url(options: Mapping[str, str]) -> str | None:
 
 
 def check_endpoint_url(url: str, origin: str) -> str:
-    """The URL itself; `UsageError` that names its `origin` when no server has such a one."""
+    """Return the URL; raise `UsageError`, naming its `origin`, if it is not a valid endpoint."""
     if "@" in url.partition("://")[2].partition("/")[0]:
         raise UsageError(
-            f"{origin} must not hold a user or password",
-            hint="credentials come from the standard variables and files",
+            f"{origin} must not contain a user name or a password",
+            hint="set credentials in the standard variables or files",
         )
     if "?" in url or "#" in url:
-        # Not repeated either: it may be a signature or a token.
+        # Do not repeat it: it may be a signature or a token.
         raise UsageError(
-            f"{origin} must not have a query or a fragment",
-            hint="write http://HOST:PORT or https://HOST; credentials come from the standard"
-            " variables and files",
+            f"{origin} must not contain a query or a fragment",
+            hint="write http://HOST:PORT or https://HOST; set credentials in the standard variables"
+            " or files",
         )
     from urllib.parse import urlsplit
 
@@ -203,7 +201,7 @@ def check_endpoint_url(url: str, origin: str) -> str:
 
 
 def is_private_connection(url: str) -> bool:
-    """Whether nobody on the way to this server can read along: https, or this machine."""
+    """Return whether nobody can eavesdrop on the connection: https, or this machine."""
     from ipaddress import ip_address
     from urllib.parse import urlsplit
 

@@ -1,4 +1,4 @@
-"""Which paths the storage layer accepts, and which names it keeps for itself."""
+"""Valid object paths, and the names that icectl reserves."""
 
 from __future__ import annotations
 
@@ -6,24 +6,24 @@ from icectl import limits
 from icectl.errors import ObjectTooLargeError, StorageError
 
 PRIVATE_PREFIX = ".icectl-"
-"""Names that begin so are icectl's lock, temporary and probe files: no listing shows them.
+"""The prefix of icectl's lock, temporary and probe files, which no listing includes.
 
-Icechunk's own names never begin with a dot, so that they cannot collide.
+Names in the format never begin with a dot, so they cannot collide.
 """
 
 MAX_NAME = 1024 - 256
-"""Bytes: object stores allow 1,024 for a whole key, and a prefix takes its part."""
+"""In bytes. Object stores allow 1,024 for a key, which includes the prefix."""
 
 _NO_NAMES = frozenset({"", ".", ".."})
 
 
 def is_private(path: str) -> bool:
-    """Whether a listing leaves this path out."""
+    """Return whether listings omit this path."""
     return path.rpartition("/")[2].startswith(PRIVATE_PREFIX)
 
 
 def is_object_name(path: str) -> bool:
-    """Whether an object below the root can have the name, on any storage."""
+    """Return whether an object below the root can have this name on any storage."""
     try:
         encoded = path.encode()
     except UnicodeEncodeError:
@@ -32,23 +32,22 @@ def is_object_name(path: str) -> bool:
 
 
 def check_path(path: str) -> str:
-    """The path itself, when it names an object below the root; `StorageError` otherwise."""
+    """Return the path; raise `StorageError` if it is not a valid path below the root."""
     if "\0" in path or not _NO_NAMES.isdisjoint(path.split("/")):
-        raise StorageError(f"{path!r} is not the path of an object inside a repository")
+        raise StorageError(f"{path!r} is not a valid path of an object in a repository")
     return path
 
 
 def check_size(path: str, size: int) -> None:
-    """`ObjectTooLargeError` for an object that is not to be read as a whole."""
+    """Raise `ObjectTooLargeError` if the object is too large to be read in one piece."""
     if size > limits.FILE_BYTES:
         raise ObjectTooLargeError(
-            f"{path} has {size:,} bytes, more than {limits.FILE_BYTES:,} (the limit FILE_BYTES "
-            "of icectl)"
+            f"{path} has {size:,} bytes, more than {limits.FILE_BYTES:,} (icectl limit FILE_BYTES)"
         )
 
 
 def check_text(path: str) -> str:
-    """The path itself, when it is Unicode text, which object storage requires of a name."""
+    """Return the path; raise `StorageError` if it is not Unicode, as object stores require."""
     if not path.isascii():
         try:
             path.encode()
@@ -58,7 +57,7 @@ def check_text(path: str) -> str:
 
 
 def check_prefix(prefix: str) -> str:
-    """The directory without a trailing slash; `""` is the root."""
+    """Return the directory without a trailing slash; `""` is the root."""
     return check_path(prefix.rstrip("/")) if prefix else ""
 
 

@@ -1,4 +1,4 @@
-"""Writing a file in an open directory so that readers see the old bytes or the new ones."""
+"""Replace a file in an open directory atomically: readers see either the old or the new bytes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from contextlib import suppress
 from icectl.errors import PreconditionFailedError
 from icectl.storage.paths import PRIVATE_PREFIX
 
-# One name per directory is enough, since it is written under the lock only; and what a killed
-# process left behind is removed by the next put there.
+# One name per directory is enough, because writers hold the lock. The next put removes the file
+# that a killed process left behind.
 TEMPORARY_NAME = f"{PRIVATE_PREFIX}temporary"
 NO_HARD_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
@@ -25,12 +25,12 @@ def exists(directory: int, name: str) -> bool:
 
 
 def write_temporary(root: int, data: bytes, old: os.stat_result | None) -> None:
-    """In the root: left by a kill below refs/, the official client takes it for a ref."""
-    # Never truncated in place: after a kill it may be a second link to an object.
+    """Write the temporary file in the root: in refs/, official clients would take it for a ref."""
+    # Never truncate it: after a kill it may be a second hard link to an object.
     with suppress(FileNotFoundError):
         os.unlink(TEMPORARY_NAME, dir_fd=root)
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
-    mode = 0o666 if old is None else 0o600  # until it has the owner and the mode of the old one
+    mode = 0o666 if old is None else 0o600  # until it has owner and mode of the old file
     with os.fdopen(os.open(TEMPORARY_NAME, flags, mode, dir_fd=root), "wb") as file:
         if old is not None:
             _keep_owner_and_mode(file.fileno(), old)
@@ -46,14 +46,14 @@ def _keep_owner_and_mode(file: int, old: os.stat_result) -> None:
             break
     mode = stat.S_IMODE(old.st_mode)
     if os.fstat(file).st_gid != old.st_gid:
-        # Another group gets no more than everybody.
+        # If the group differs, it gets only the permissions of others.
         mode &= ~0o070 | (mode & 0o007) << 3
     os.fchmod(file, mode)
 
 
 def publish(root: int, directory: int, name: str, path: str, *, is_new: bool) -> None:
     if is_new:
-        # A link never replaces, so even a writer that takes no lock is not overwritten.
+        # link() never replaces a file, so it cannot overwrite a writer that takes no lock.
         try:
             os.link(
                 TEMPORARY_NAME,

@@ -1,7 +1,7 @@
-"""The one retry policy: what failed in a request, whether to try again, and when.
+"""The retry policy for requests.
 
-Throttling, server errors and lost connections are tried again with jittered exponential
-backoff. A refusal (no permission, not there, condition not met) is final at once.
+Throttling, server errors and lost connections are retried with jittered exponential backoff.
+Refusals (no permission, not found, condition not met) are not retried.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 ATTEMPTS = 8
 FIRST_DELAY = 0.2
 LONGEST_DELAY = 8.0
-# A server that cannot even be connected to is most often a wrong address: tell it soon.
+# If no connection is possible, the address is usually wrong: report it soon.
 CONNECT_TIMEOUT = 5.0
 UNREACHABLE_BUDGET = 5.0
 READ_TIMEOUT = 30.0
@@ -34,7 +34,7 @@ RETRYABLE_CODES = THROTTLING_CODES | {"InternalError", "RequestTimeout", "Servic
 
 
 class RequestFailure(Exception):  # noqa: N818 -- it never leaves the storage layer
-    """One request that did not succeed. `status` is None when no answer arrived."""
+    """A failed request. `status` is None if there was no response."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class RequestFailure(Exception):  # noqa: N818 -- it never leaves the storage la
         self.code = code
         self.message = message
         self.unreachable = unreachable
-        """No connection came about, so that the request cannot have arrived."""
+        """No connection was made, so the request cannot have arrived."""
         self.retryable = (
             status is None or status in RETRYABLE_STATUSES or code in RETRYABLE_CODES
             if retryable is None
@@ -63,7 +63,7 @@ class RequestFailure(Exception):  # noqa: N818 -- it never leaves the storage la
 
 
 async def with_retries(attempt: Callable[[], Awaitable[Result]]) -> Result:
-    """The result of the first attempt that succeeds; the last `RequestFailure` otherwise."""
+    """Return the result of the first successful attempt; raise the last `RequestFailure`."""
     began = time.monotonic()
     tries = 1
     while True:
@@ -82,12 +82,12 @@ async def with_retries(attempt: Callable[[], Awaitable[Result]]) -> Result:
 
 
 def delay_bound(tries: int) -> float:
-    """The longest wait after so many tries."""
+    """Return the longest wait after this many tries."""
     return min(LONGEST_DELAY, FIRST_DELAY * 2.0 ** (tries - 1))
 
 
 def reason_of(error: BaseException) -> str:
-    """An exception in words, without the address that some libraries put into theirs."""
+    """Describe an exception without the address that some libraries include."""
     number = getattr(error, "errno", None)
     if isinstance(number, int) and number > 0:
         return os.strerror(number).lower()

@@ -1,12 +1,12 @@
-"""A repository on S3 or on a server that speaks its protocol, through s3fs.
+"""S3 and compatible servers, through s3fs.
 
 Credentials, endpoint and region come from botocore's standard variables and files unless an
-option names them. Requests go through `call_s3` one at a time: s3fs's own file operations
-drop conditions (large writes) and errors (bulk deletes).
+option overrides them. Requests use `call_s3`, because the file operations of s3fs drop conditions
+(large writes) and errors (bulk deletes).
 
-Official releases before 2.1 began every key with `/` when the prefix was empty
-(https://github.com/earth-mover/icechunk/issues/2239). Newer ones do not, and recognise such
-repositories by a few names that every repository has, as is done here.
+Official releases before 2.1 began every key with `/` if the prefix was empty
+(https://github.com/earth-mover/icechunk/issues/2239). Newer releases do not; like icectl, they
+detect such repositories by a few names that every repository has.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from icectl.storage.times import microseconds, microseconds_of_http_date
 logger = logging.getLogger(__name__)
 
 ANCHORS = ("repo", "refs/branch.main/ref.json", "refs/branch.main/ZZZZZZZZ.json")
-"""One of them is in every repository: spec version 2, 1, and the alpha releases."""
+"""Every repository has one of these: spec version 2, 1, and the alpha releases."""
 
 
 class S3Storage(ObjectStore):
@@ -55,7 +55,7 @@ class S3Storage(ObjectStore):
         force_path_style: bool = False,
         legacy_rooted_keys: bool | None = None,
     ) -> None:
-        """`legacy_rooted_keys`: whether keys in a bucket's root begin with `/`; None finds out."""
+        """`legacy_rooted_keys`: whether keys in a bucket's root begin with `/`; None detects it."""
         super().__init__(bucket, prefix)
         self._root: str | None = None
         if prefix:
@@ -69,7 +69,7 @@ class S3Storage(ObjectStore):
         self._force_path_style = force_path_style
 
     def listing_shards(self) -> int:
-        # A directory bucket lists in no order and knows no StartAfter.
+        # A directory bucket lists keys in no particular order and does not support StartAfter.
         return 1 if self._bucket.endswith("--x-s3") else super().listing_shards()
 
     def _find_root(self) -> str:
@@ -80,19 +80,19 @@ class S3Storage(ObjectStore):
         return self._root
 
     async def _probe_root(self) -> bool:
-        """Whether the repository in the root of the bucket has keys that begin with `/`."""
+        """Return whether the repository in the root of the bucket has keys that begin with `/`."""
         plain, rooted = await asyncio.gather(
             asyncio.gather(*(self._find_etag(name) for name in ANCHORS)),
             asyncio.gather(*(self._find_etag(f"/{name}") for name in ANCHORS)),
         )
-        # Some servers drop the `/`: then both names lead to one object.
+        # Some servers drop the `/`, so both keys refer to the same object.
         only_rooted = [etag for etag, same in zip(rooted, plain, strict=True) if etag != same]
         if not any(only_rooted):
             return False
         if any(plain):
             raise RefusedError(
-                f"{self.location} has two repositories, one with keys that begin with / and one "
-                "without",
+                f"{self.location} contains two repositories, one with keys that begin with / and "
+                "one without",
                 hint=Remedy("choose-rooted-keys"),
             )
         return True
@@ -101,7 +101,7 @@ class S3Storage(ObjectStore):
         try:
             return (await with_retries(lambda: self._head_object(key))).etag
         except RequestFailure as failure:
-            # Some servers know no such keys. Whatever else it means, the next request finds out.
+            # Some servers do not allow such keys. The next request reports any other cause.
             if failure.status in (400, 403, 404):
                 return None
             raise self._error(failure, key) from None
@@ -113,7 +113,7 @@ class S3Storage(ObjectStore):
             "connect_timeout": CONNECT_TIMEOUT,
             "read_timeout": READ_TIMEOUT,
             "max_pool_connections": 64,
-            # Some servers answer a range with the checksum of the whole object.
+            # Some servers answer a range request with the checksum of the entire object.
             "response_checksum_validation": "when_required",
             "retries": {"total_max_attempts": 1, "mode": "standard"},
         }
@@ -128,7 +128,7 @@ class S3Storage(ObjectStore):
             use_listings_cache=False,
             skip_instance_cache=True,
         )
-        # The retries are ours.
+        # `with_retries` does the retries.
         filesystem.retries = 1
         return filesystem
 
@@ -201,7 +201,7 @@ class S3Storage(ObjectStore):
             (item["Key"], item["Size"], microseconds(item["LastModified"]))
             for item in response.get("Contents", ())
         ]
-        # Keys are listed in order, so that one beyond the end of the shard ends it.
+        # Keys are listed in order, so a key beyond the shard ends it.
         beyond = through is not None and bool(objects) and objects[-1][0] > through
         return ListedPage(
             objects,
@@ -223,7 +223,7 @@ def _refused_delete(code: str, message: str) -> RequestFailure:
 
 
 def _failure(error: BaseException) -> RequestFailure:
-    """What a library's exception says about the request."""
+    """Convert an exception of the library; raise `StorageError` for unusable settings."""
     from botocore import exceptions as botocore
 
     # s3fs translates an error response into an OSError and keeps the response in its cause.
@@ -245,15 +245,15 @@ def _failure(error: BaseException) -> RequestFailure:
         return RequestFailure(401, "no credentials found")
     if isinstance(error, botocore.ProfileNotFound):
         raise StorageError(
-            "the AWS configuration files have no such profile",
+            "the AWS configuration files do not contain the profile",
             hint=Remedy("check-aws-profile"),
         ) from None
     if isinstance(error, botocore.ConfigParseError):
-        # The library repeats the lines that it does not understand, with the keys in them.
+        # The library's message repeats the lines that it cannot parse, including the keys.
         raise StorageError(
             "the AWS credentials or config file cannot be parsed",
-            hint="check ~/.aws/credentials and ~/.aws/config, or the files that "
-            "AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE name",
+            hint="check ~/.aws/credentials and ~/.aws/config, or the files in "
+            "AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE",
         ) from None
     if isinstance(error, botocore.InvalidRegionError):
         raise StorageError(
@@ -261,7 +261,7 @@ def _failure(error: BaseException) -> RequestFailure:
             hint=Remedy("check-aws-region"),
         ) from None
     if isinstance(error, botocore.ParamValidationError):
-        return RequestFailure(400, "the bucket or the name is not valid there")
+        return RequestFailure(400, "invalid bucket or object name")
     in_transit = (
         botocore.HTTPClientError,
         botocore.ConnectionError,
@@ -269,12 +269,12 @@ def _failure(error: BaseException) -> RequestFailure:
         botocore.ChecksumError,
         botocore.FlexibleChecksumError,
     )
-    # A ValueError is botocore's word for an endpoint that is no URL.
+    # botocore raises ValueError for an endpoint that is not a URL.
     if isinstance(error, (botocore.BotoCoreError, ValueError)) and not isinstance(
         error, in_transit
     ):
         raise StorageError(
-            # Only the kind: the library's words may repeat the settings themselves.
+            # Only the type: the library's message may repeat the settings.
             f"the AWS settings cannot be used ({type(error).__name__})",
             hint="check the AWS_ variables, ~/.aws/config and ~/.aws/credentials",
         ) from None
@@ -282,7 +282,7 @@ def _failure(error: BaseException) -> RequestFailure:
 
 
 def _reason(error: BaseException) -> str:
-    """The innermost cause in words: the outer ones repeat the whole request's URL."""
+    """Describe the innermost cause: the outer ones repeat the URL of the request."""
     nested = getattr(error, "kwargs", {}).get("error") or error.__cause__
     if nested is None:
         return reason_of(error) if isinstance(error, OSError) else type(error).__name__

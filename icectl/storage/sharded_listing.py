@@ -1,8 +1,8 @@
-"""Listing a directory of millions in parallel.
+"""List directories with millions of objects in parallel.
 
-Shards are ranges of names, cut where ids fall evenly; ranges that meet miss nothing and list
-nothing twice, whatever else lies in the directory. Where one listing is all a storage needs
-(local disk), or where the directory is small, there is one listing and no thread.
+Shards are ranges of names with about the same number of ids. Adjacent ranges cover every name
+exactly once, including foreign names. If the storage does not benefit from shards (local disk), or
+if the directory is small, there is one listing and no thread.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BATCHES_WAITING = 32
 
 
 def plan_listing_shards(count: int) -> Sequence[ListingShard]:
-    """At most `count` shards (and 1024) that together are the whole directory."""
+    """Return at most `count` shards (and at most 1024) that cover all names."""
     cells = [first + second for first in ALPHABET for second in ALPHABET]
     count = max(1, min(count, len(cells)))
     cuts = [cells[number * len(cells) // count] for number in range(1, count)]
@@ -31,7 +31,7 @@ def plan_listing_shards(count: int) -> Sequence[ListingShard]:
 
 
 def plan_shards_of(storage: Storage, prefix: str, count: int) -> Sequence[ListingShard]:
-    """Shards for listers that know nothing of each other; one where that is enough."""
+    """Return shards for independent listers; one shard for a small directory."""
     if storage.listing_shards() > 1:
         start = len(prefix) + 1
         infos = storage.list(prefix)
@@ -45,7 +45,7 @@ def plan_shards_of(storage: Storage, prefix: str, count: int) -> Sequence[Listin
 def list_sharded(
     storage: Storage, prefix: str, *, with_info: bool = True, workers: int = 16
 ) -> Iterator[ObjectInfo]:
-    """The same objects as `storage.list(prefix)`, in no order."""
+    """Yield the same objects as `storage.list(prefix)`, in any order."""
     listing = storage.list(prefix, with_info=with_info)
     shards = plan_listing_shards(storage.listing_shards())
     if len(shards) == 1 or workers == 1:
@@ -110,7 +110,7 @@ def _list_on_threads(
             stopped.set()
             for future in futures:
                 future.cancel()
-            # A thread may wait for room in the queue.
+            # Empty the queue, in case a thread waits for room in it.
             while not all(future.done() for future in futures):
                 try:
                     batches.get(timeout=0.1)

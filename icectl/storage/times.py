@@ -1,4 +1,4 @@
-"""The storage's times as microseconds since 1970-01-01 UTC."""
+"""Convert times of cloud storage to microseconds since 1970-01-01 UTC."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def microseconds(moment: datetime) -> int:
 
 
 def microseconds_of_http_date(date: str | None) -> int:
-    """The time of a response by its Date header; ours, when the server sent none."""
+    """Return the time in the Date header of a response, or the local time without one."""
     if date:
         with suppress(ValueError):
             return microseconds(parsedate_to_datetime(date))

@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from icectl.format.manifest import decode_native_refs
-from icectl.ops.gc.collect import GcOptions, plan_run
 from icectl.ops.gc.engine import Engine
-from icectl.ops.gc.id_sets import id_columns
 from icectl.ops.gc.local_engine import LocalEngine
+from icectl.ops.gc.run import GcOptions, plan_run
+from icectl.pipeline.id_columns import id_columns
 from icectl.spark.gc_engine import SparkEngine
 from icectl.spark.session import SparkOptions, spark_session
 from icectl.storage.local import LocalStorage

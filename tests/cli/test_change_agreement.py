@@ -243,7 +243,7 @@ def test_official_clients_do_not_know_offline(tmp_path: Path, icectl: Icectl) ->
     assert place.run("init").code == 0
     outcome = place.run("status", "set", "offline", "--quiet")
     assert outcome.code == 0
-    assert outcome.err.startswith("icectl: warning: official clients do not know offline")
+    assert outcome.err.startswith("icectl: warning: official clients ignore offline")
     place.commit()
     assert "online" in place.run("status").out
     assert place.run("status", "set", "read-only").err == ""

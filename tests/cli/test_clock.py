@@ -17,7 +17,6 @@ from icectl.format.repo import encode_repo
 from icectl.format.snapshot import decode_snapshot, encode_snapshot
 from icectl.model.repo import Availability, RepoStatus, Update
 from icectl.ops.repair import plan_repair
-from icectl.repository import mutations
 from icectl.repository.open import open_repository
 from icectl.repository.ops_log import read_repo, walk_updates
 from icectl.storage.contract import Storage
@@ -322,5 +321,5 @@ def test_on_an_object_store(
     set_clock(0)
     storage = FaultyStorage(open_storage(location))
     assert read_repo(storage).latest_updates[0].updated_at <= now()
-    mutations.delete_tag(open_repository(storage), "v1")
+    open_repository(storage).refs.delete_tag("v1")
     assert "read_clock" not in storage.methods()

@@ -9,9 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from icectl.cli.app import COMMANDS
+from icectl.cli.app import COMMANDS, subcommands
 from icectl.cli.generate import generate, write
+from icectl.cli.roff import markdown_to_roff
 from tests.cli.terminals import Terminal
+
+pytest.importorskip("pyarrow", reason="icectl-tables(7) lists the columns that it knows")
 
 ROOT = Path(__file__).parents[2]
 CURRENT = generate()
@@ -32,12 +35,14 @@ def test_is_current(name: str) -> None:
 
 
 def test_no_page_is_left_over() -> None:
-    assert {f"man/{path.name}" for path in (ROOT / "man").iterdir()} == set(PAGES)
+    found = {str(path.relative_to(ROOT)) for path in (ROOT / "man").glob("man*/*")}
+    assert found == set(PAGES)
 
 
 def test_writing_removes_pages_of_lost_commands(tmp_path: Path) -> None:
-    (tmp_path / "man").mkdir()
-    (tmp_path / "man" / "icectl-lost.1").write_text("x")
+    lost = tmp_path / "man" / "man1" / "icectl-lost.1"
+    lost.parent.mkdir(parents=True)
+    lost.write_text("x")
     write(tmp_path)
     found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert found == set(CURRENT)
@@ -45,20 +50,46 @@ def test_writing_removes_pages_of_lost_commands(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_has_every_section(name: str) -> None:
-    text = CURRENT[name]
-    for section in (
-        "NAME",
-        "SYNOPSIS",
-        "DESCRIPTION",
-        "EXIT STATUS",
-        "FILES",
-        "ENVIRONMENT",
-        "SEE ALSO",
-    ):
-        assert f"\n.SH {section}\n" in text
-    if name != "man/icectl.1":
-        assert "\n.SH COMMON OPTIONS\n" in text
-        assert "\n.SH EXAMPLES\n" in text
+    sections = ["NAME", "DESCRIPTION", "SEE ALSO"]
+    if Path(name).stem.removeprefix("icectl-") in subcommands() and name.endswith(".1"):
+        sections += ["SYNOPSIS", "COMMON OPTIONS", "EXAMPLES"]
+    for section in sections:
+        assert f"\n.SH {section}\n" in CURRENT[name]
+
+
+def test_every_command_has_a_page() -> None:
+    assert {f"man/man1/icectl-{word}.1" for word in subcommands()} < set(PAGES)
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_references_lead_to_pages(name: str) -> None:
+    found = re.findall(r"\\fB(icectl[a-z\\-]*)\\fR\((\d)\)", CURRENT[name])
+    assert found
+    for page, section in found:
+        page = page.replace("\\", "")
+        assert f"man/man{section}/{page}.{section}" in PAGES
+
+
+def test_markdown_becomes_roff() -> None:
+    text = (
+        "## ONE\n\nA `b-c`\nand *d*.\n\nMore.\n\n- x\n- **y**\n\n`t`\n: What\nit is.\n\n"
+        "```sh\n.ls ~\n\necho\n```\n\n{{list of names}}\n"
+    )
+    assert list(markdown_to_roff(text, {"list": lambda argument: [f"<{argument}>"]})) == [
+        ".SH ONE",
+        r"A \fBb\-c\fR and \fId\fR.",
+        ".PP",
+        "More.",
+        r".IP \(bu 2",
+        "x",
+        r".IP \(bu 2",
+        r"\fBy\fR",
+        ".TP",
+        r"\fBt\fR",
+        "What it is.",
+        *(".PP", ".RS 4", ".nf", r"\&.ls \(ti", "", "echo", ".fi", ".RE"),
+        "<of names>",
+    ]
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -91,7 +122,7 @@ def test_every_variable_that_is_read_is_documented() -> None:
         read |= set(re.findall(r'environ(?:\.get\(|\[)"([A-Z_]+)"', path.read_text()))
     assert read
     for name in read:
-        assert name in CURRENT["man/icectl.1"]
+        assert name in CURRENT["man/man5/icectl-config.5"]
 
 
 # ── completions ──────────────────────────────────────────────────────────────────────────
@@ -99,7 +130,7 @@ def test_every_variable_that_is_read_is_documented() -> None:
 
 @pytest.fixture
 def with_remotes(environ: dict[str, str], tmp_path: Path) -> dict[str, str]:
-    """Names to complete; the wicked one must never reach a shell."""
+    """Names to complete; no shell may execute the malicious one."""
     config = Path(environ["ICECTL_CONFIG"])
     config.parent.mkdir()
     names = ("production", "laboratory", "$(touch wicked)", "a;b", "x y", "-r")

@@ -51,10 +51,10 @@ def test_undo_has_the_options_of_the_storage(icectl: Icectl, repository: Path) -
 def test_init_leads_to_the_repository_that_is_there(
     icectl: Icectl, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert "hint: `icectl log -r 'my w'` shows it\n" in icectl("init", "my w").err
-    assert "hint: `icectl log -r 'my w'` shows it\n" in icectl("init", "-r", "my w").err
+    assert "icectl log -r 'my w'\n" in icectl("init", "my w").err
+    assert "icectl log -r 'my w'\n" in icectl("init", "-r", "my w").err
     monkeypatch.chdir(repository)
-    assert "hint: `icectl log` shows it\n" in icectl("init").err
+    assert "with icectl log\n" in icectl("init").err
 
 
 def test_no_ref_is_the_branch_main(icectl: Icectl, repository: Path) -> None:
@@ -82,9 +82,9 @@ def test_until_a_day_includes_it(icectl: Icectl, repository: Path) -> None:
 @pytest.mark.parametrize(
     ("call", "note"),
     [
-        ("log --since 2999-01-01", "no commit fits"),
-        ("log --until 1999-01-01 --graph", "no commit fits"),
-        ("ops-log --branch nope", "no operation fits"),
+        ("log --since 2999-01-01", "no matching commits"),
+        ("log --until 1999-01-01 --graph", "no matching commits"),
+        ("ops-log --branch nope", "no matching operations"),
         ("metadata get", "the repository has no metadata"),
     ],
 )
@@ -122,16 +122,21 @@ def test_a_directory_in_place_of_a_ref_leads_to_the_same_command(
 @pytest.mark.parametrize(
     ("call", "hint"),
     [
-        ("ls b -r LOCATION", "hint: a path stands after the REF: icectl ls main /b -r 'my w'"),
-        ("ls b/t -r LOCATION", "hint: a path stands after the REF: icectl ls main /b/t -r 'my w'"),
-        ("ls bb -r LOCATION", "hint: `icectl branch list` and `icectl tag list` show the names"),
+        ("ls b -r LOCATION", "hint: give the path after the REF: icectl ls main /b -r 'my w'"),
+        ("ls b/t -r LOCATION", "hint: give the path after the REF: icectl ls main /b/t -r 'my w'"),
+        (
+            "ls bb -r LOCATION",
+            "hint: list the names with `icectl branch list -r 'my w'` and `icectl tag list "
+            "-r 'my w'`",
+        ),
         ("log 600 -r LOCATION", "hint: give at least 4 characters of it"),
         (
             "diff --commit main --path /x -r LOCATION",
-            "hint: `icectl ls 60000000000000000000` shows the nodes of the newer one",
+            "hint: list the nodes of the newer version with `icectl ls 60000000000000000000 "
+            "-r 'my w'`",
         ),
         ("remote add s3://x d", "hint: icectl remote add [OPTIONS] NAME LOCATION"),
-        ("remote show LOCATION", "hint: icectl remote list shows the names"),
+        ("remote show LOCATION", "hint: list the names: icectl remote list"),
         ("metadata set  b -r LOCATION", "hint: icectl metadata set KEY VALUE"),
     ],
 )
@@ -158,3 +163,38 @@ def test_help_that_nobody_gets(environ: dict[str, str], call: str, stdout: str, 
     *told, last = done.stderr.splitlines()
     assert int(last) == code
     assert len(told) == (0 if code == 141 else 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "hint"),
+    [
+        (("log", "nowhere", "-r", "my w"), "`icectl branch list -r 'my w'`"),
+        (
+            ("log", "nowhere", "-r", "my w", "--storage-option", "follow_links=true"),
+            "`icectl tag list -r 'my w' --storage-option follow_links=true`",
+        ),
+        (("--dry-run", "gc", "-r", "my w"), "icectl gc --dry-run"),
+        (("-r", "my w", "--name", "x", "branch", "create"), "icectl branch create --help"),
+        (("gc", "--older-than"), "icectl gc --help"),
+        (("branch", "create", "--expect"), "icectl branch create --help"),
+        (("log", "-r", "."), "./my w"),
+    ],
+)
+def test_hints_fit_the_call(
+    icectl: Icectl, repository: Path, words: tuple[str, ...], hint: str
+) -> None:
+    assert hint in icectl("--json", *words).error["hint"]
+
+
+def test_a_repository_without_its_repo_file_is_recognised(
+    icectl: Icectl, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (repository / "repo").unlink()
+    monkeypatch.chdir(repository)
+    outcome = icectl("log", "--json")
+    assert outcome.code == 10
+    assert "-r LOCATION" not in outcome.error["hint"]
+
+
+def test_help_of_a_group(icectl: Icectl) -> None:
+    assert icectl("branch", "help").out == icectl("branch", "--help").out

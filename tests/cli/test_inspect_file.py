@@ -150,7 +150,7 @@ def test_a_cut_file_shows_where(repo_file: Path, capsys: Capture) -> None:
     repo_file.write_bytes(whole[:-3])
     assert run(["inspect-file", str(repo_file)], {}) == 13
     output = capsys.readouterr()
-    assert f"cut off (at byte {len(whole) - 3})" in output.err
+    assert f"(at byte {len(whole) - 3})" in output.err
     assert "kind:" in output.out
 
 
@@ -175,10 +175,10 @@ def test_what_can_be_read_of_a_damaged_file_is_shown(repo_file: Path, capsys: Ca
     ("words", "code", "says"),
     [
         (["./absent"], 2, "cannot be read"),
-        (["absent"], 10, "there is no file absent"),
+        (["absent"], 10, "the file absent does not exist"),
         (["file:///absent"], 14, "absent does not exist"),
         (["--raw", "--json", "-"], 2, "--raw"),
-        (["--jsonl", "-"], 2, "--jsonl goes with --refs"),
+        (["--jsonl", "-"], 2, "--jsonl requires --refs"),
     ],
 )
 def test_wrong_input(
@@ -209,18 +209,18 @@ ID = str(INITIAL_SNAPSHOT_ID)
 @pytest.mark.parametrize(
     ("name", "data", "says"),
     [
-        (f"snapshots/{ID}", bytes(range(256)), "this is no snapshot: it is of another form"),
-        (f"s/{ID}", b"", "this is no snapshot: it is empty"),
-        (f"manifests/{ID}", b"", "this is no manifest: it is empty"),
-        (f"m/{ID}", b"\0", "this is no manifest"),
-        (f"transactions/{ID}", b"", "this is no transaction log: it is empty"),
-        (f"attributes/{ID}", b"", "this is no attributes: it is empty"),
-        ("repo", b"", "this is no repo: it is empty"),
-        (f"overwritten/repo.1.{ID}", b"x", "this is no repo"),
-        ("config.yaml", b": : [bad", "this is no config: "),
-        ("refs/branch.main/ref.json", b'{"snapshot":"bad"}', "no valid snapshot id"),
-        ("refs/tag.x/ref.json", b"", "this is no ref: "),
-        ("r/main/ZZZZZZZZ.json", b"{}", "the ref file names no snapshot"),
+        (f"snapshots/{ID}", bytes(range(256)), "not a valid snapshot file"),
+        (f"s/{ID}", b"", "not a valid snapshot file"),
+        (f"manifests/{ID}", b"", "not a valid manifest file"),
+        (f"m/{ID}", b"\0", "not a valid manifest file"),
+        (f"transactions/{ID}", b"", "not a valid transaction log file"),
+        (f"attributes/{ID}", b"", "not a valid attributes file"),
+        ("repo", b"", "not a valid repo file"),
+        (f"overwritten/repo.1.{ID}", b"x", "not a valid repo file"),
+        ("config.yaml", b": : [bad", "not a valid config file"),
+        ("refs/branch.main/ref.json", b'{"snapshot":"bad"}', "snapshot id"),
+        ("refs/tag.x/ref.json", b"", "not a valid ref file"),
+        ("r/main/ZZZZZZZZ.json", b"{}", "snapshot id"),
     ],
 )
 def test_a_name_promises_a_kind(
@@ -244,7 +244,7 @@ def test_a_file_in_the_wrong_place(repo_file: Path, tmp_path: Path, capsys: Capt
     path.write_bytes(repo_file.read_bytes())
     assert run(["inspect-file", str(path), "--json"], {}) == 13
     output = capsys.readouterr()
-    assert "this is no snapshot: it is a repo" in output.err
+    assert "not a valid snapshot file: the content is a repo" in output.err
     assert json.loads(output.out)["content"]["branches"]
 
 

@@ -86,7 +86,7 @@ def test_a_directory_with_a_repository_named_repo_is_none(
 ) -> None:
     (tmp_path / "repo").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(RepositoryNotFoundError, match="in this directory or above it"):
+    with pytest.raises(RepositoryNotFoundError, match="no repository in this directory"):
         find_location(None, [], environ)
 
 

@@ -41,34 +41,34 @@ def refused(outcome: Outcome, code: int, sentence: str, hint: str | None = None)
         ("log gone", 12, "the tag gone was deleted", None),
         (f"log {'x' * 5000}", 12, "there is no branch, tag or snapshot xxx", "branch list"),
         (f"ls main {'x' * 5000}", 12, "there is no node /xxx", "icectl ls"),
-        ("inspect-file s3://bucket", 2, "names no file", "s3://BUCKET/PREFIX/FILE"),
-        ("inspect-file s3://", 2, "names no file", "s3://BUCKET/PREFIX/FILE"),
+        ("inspect-file s3://bucket", 2, "is not a file", "s3://BUCKET/PREFIX/FILE"),
+        ("inspect-file s3://", 2, "is not a file", "s3://BUCKET/PREFIX/FILE"),
         ("log main~9", 12, "main has fewer than 9 ancestors", "icectl log main"),
         ("log 0000", 12, "there is no branch, tag or snapshot 0000", "branch list"),
         ("log branch:", 12, "there is no branch ''", None),
         ("log branch:v1", 12, "there is no branch v1", None),
-        ("log --all main", 2, "--all and a REF", "leave one of them out"),
-        ("log --all --path /a", 2, "--path follows the history of one REF", "--all"),
+        ("log --all main", 2, "--all and a REF", "omit one of them"),
+        ("log --all --path /a", 2, "--path and --all", "omit --all"),
         ("log --since someday", 2, "'someday' is not a time", "2024-01-31"),
         ("log --path /nowhere/else", 12, "there never was a node /nowhere/else", "icectl ls"),
         ("log --path /a/tt", 12, "there never was a node /a/tt", "/b/t"),
         ("log ./here", 2, "./here is a location", "icectl log -r ./here"),
         ("show s3://bucket/x", 2, "s3://bucket/x is a location", "icectl show -r s3://bucket/x"),
-        ("ls /a", 2, "/a is a location", "or for a node: icectl ls main /a"),
+        ("ls /a", 2, "/a is a location", "for a node, run icectl ls main /a"),
         ("ls main /a/t", 12, "there is no node /a/t", "did you mean /b/t?"),
         ("ls main /bb", 12, "there is no node /bb", "/b"),
         ("branch create dev", 16, "the branch dev exists already", "branch reset dev"),
         ("branch create new nothing", 12, "there is no branch, tag or snapshot nothing", "list"),
         ("branch delete main", 16, "the branch main cannot be deleted", "branch reset main"),
         ("branch delete devv", 12, "there is no branch devv", "did you mean dev?"),
-        ("branch delete dev --expect main", 11, "the branch dev points at 8000", "moved it"),
-        ("branch reset dev main --expect v1", 11, "the branch dev points at 8000", "moved it"),
+        ("branch delete dev --expect main", 11, "the branch dev points at 8000", "icectl log"),
+        ("branch reset dev main --expect v1", 11, "the branch dev points at 8000", "icectl log"),
         ("branch reset nothing main", 12, "there is no branch nothing", None),
         ("branch create", 2, "missing argument", "--help"),
         ("tag create v1", 16, "the tag v1 exists already", "tags never move"),
         ("tag create gone", 16, "never used again", "another name"),
         ("tag delete nothing", 12, "there is no tag nothing", None),
-        ("ops-log --kind nonsense", 2, "there is no kind of operation 'nonsense'", "new_commit"),
+        ("ops-log --kind nonsense", 2, "'nonsense' for --kind", "new_commit"),
         ("status set online --reason x", 2, "online has no reason", None),
         ("status set sideways", 2, "sideways", "--help"),
         ("config get nothing.at.all", 12, "the configuration has no nothing.at.all", "config get"),
@@ -133,7 +133,7 @@ def test_a_location_that_was_meant_otherwise(
     config.write_text(f'[repositories.weather]\nlocation = "{repository}"\n')
     refused(icectl("log", "-r", "weahter"), 10, "there is no repository", "did you mean weather?")
     inside = icectl("log", "-r", str(repository / "manifests"))
-    refused(inside, 10, "there is no repository", f"the repository {repository}: -r {repository}")
+    refused(inside, 10, "there is no repository", f"-r {repository}")
     for call in ("log", "init", "gc"):
         outcome = icectl(call, "-r", "s3:/bucket/x")
         refused(outcome, 2, "s3:/bucket/x is neither a path nor a URL", "write s3://bucket/x")
@@ -162,7 +162,7 @@ def test_google_credentials_of_the_environment_that_are_no_file(
 
 def test_a_secret_with_a_slash_is_told_from_a_port(icectl: Icectl) -> None:
     outcome = icectl("log", "-r", "s3://AK:HUN/TER2@bucket/x")
-    refused(outcome, 2, "the location holds a user name or a password", "standard variables")
+    refused(outcome, 2, "a user name or a password", "standard variables")
 
 
 NO_UTF8 = "\udcff"
@@ -174,12 +174,12 @@ NO_UTF8 = "\udcff"
     [
         (("status", "set", "offline", "--reason", NO_UTF8), "is not valid UTF-8"),
         (("metadata", "set", NO_UTF8, "x"), "is not valid UTF-8"),
-        (("metadata", "set", "a", NO_UTF8), "not valid unicode"),
-        (("metadata", "set", "a", '{"b": ["\\ud800"]}'), "not valid unicode"),
+        (("metadata", "set", "a", NO_UTF8), "not valid Unicode"),
+        (("metadata", "set", "a", '{"b": ["\\ud800"]}'), "not valid Unicode"),
         (("metadata", "set", "a", f'{{"b": {9**30}}}'), "does not fit into 64 bits"),
         (("metadata", "set", "a", "[" * 100 + "]" * 100), "nests deeper"),
-        (("metadata", "set", "a", '{"b\\u0000": 1}'), "cannot be the name"),
-        (("config", "set", "storage.storage_class", NO_UTF8), "not valid unicode"),
+        (("metadata", "set", "a", '{"b\\u0000": 1}'), "not a valid name"),
+        (("config", "set", "storage.storage_class", NO_UTF8), "not valid Unicode"),
     ],
 )
 def test_values_that_cannot_be_stored(
@@ -219,14 +219,14 @@ def test_as_many_commits_as_no_list_can_have(icectl: Icectl, repository: Path) -
 def test_places_that_cannot_be_found(
     icectl: Icectl, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused(icectl("log", "-r", "~no-such-user/x"), 2, "a home directory that is not known", "./~")
+    refused(icectl("log", "-r", "~no-such-user/x"), 2, "home directory", "./~")
     monkeypatch.chdir(tmp_path)
-    refused(icectl("inspect-file", "x" * 5000), 10, "there is no file xxx", "-r LOCATION")
+    refused(icectl("inspect-file", "x" * 5000), 10, "the file xxx", "-r LOCATION")
     (tmp_path / "gone").mkdir()
     monkeypatch.chdir(tmp_path / "gone")
     (tmp_path / "gone").rmdir()
     for call in ("log", "log -r x", "init", "init x", "branch list", "remote add a x"):
-        refused(icectl(*call.split()), 2, "the current directory does not exist", "cd")
+        refused(icectl(*call.split()), 2, "the current directory no longer exists", "cd")
 
 
 def test_a_user_without_a_home(
@@ -254,7 +254,7 @@ def test_init_where_nothing_can_be_made(icectl: Icectl) -> None:
 
 def test_init_shows_a_location_on_one_line(icectl: Icectl, tmp_path: Path) -> None:
     outcome = icectl("init", str(tmp_path / "a\n\x1b[31mb"))
-    assert outcome.out == f"made a repository of spec version 2 at {tmp_path}/a\\n\\x1b[31mb\n"
+    assert outcome.out == f"created a repository of spec version 2 at {tmp_path}/a\\n\\x1b[31mb\n"
 
 
 @pytest.mark.parametrize("url", ["http://[::1", "http://host:99999999", "http://host:x"])
@@ -344,7 +344,7 @@ def test_a_directory_in_place_of_a_ref(
     icectl: Icectl, repository: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(repository.parent)
-    refused(icectl("log", "repository"), 10, "there is no repository in this directory", "-r")
+    refused(icectl("log", "repository"), 10, "no repository in this directory", "-r")
     refused(
         icectl("log", "repository", "-r", str(repository)), 2, "repository is a location", "-r repo"
     )
@@ -404,7 +404,7 @@ def test_an_error_under_json_stands_alone(icectl: Icectl, tmp_path: Path) -> Non
     call = ("diff", "main~1", "main", "--json", "-r", str(location))
     shutil.rmtree(location / "transactions")
     outcome = icectl(*call)
-    assert (outcome.code, "the content is compared" in outcome.err) == (0, True)
+    assert (outcome.code, "comparing the content" in outcome.err) == (0, True)
     shutil.rmtree(location / "manifests")
     assert icectl(*call).error["exit_code"] == 13
 
@@ -420,7 +420,7 @@ def test_undo_is_told_and_works(icectl: Icectl, repository: Path) -> None:
     listed = icectl("branch", "list", "--json", "-r", str(repository)).document["branches"]
     assert listed[0]["snapshot_id"] == str(sid(4))
     outcome = icectl("branch", "reset", "dev", "dev", "-r", str(repository))
-    assert (outcome.out, outcome.err) == (f"branch dev was at {sid(4)} already\n", "")
+    assert (outcome.out, outcome.err) == (f"branch dev was already at {sid(4)}\n", "")
     outcome = icectl("tag", "delete", "v1", "-r", str(repository))
     assert outcome.out == f"tag v1 deleted; it pointed at {sid(1)}\n"
     assert f"icectl tag create NAME {sid(1)}" in outcome.err
@@ -452,7 +452,7 @@ def test_ops_log_with_a_missing_backup(icectl: Icectl, tmp_path: Path) -> None:
     assert outcome.document["updates"] == whole[: len(outcome.document["updates"])]
     assert 0 < len(outcome.document["updates"]) < len(whole)
     assert outcome.document["beyond_reach"]["path"].startswith("overwritten/repo.")
-    assert "beyond reach" in outcome.err
+    assert "cannot be shown" in outcome.err
     lines = icectl("ops-log", "--jsonl", "-r", str(location))
     assert (lines.code, len(lines.out.splitlines())) == (3, len(outcome.document["updates"]))
     enough = icectl("ops-log", "-n", "2", "-r", str(location))
@@ -481,7 +481,7 @@ def test_a_file_that_the_repository_names_is_missing(icectl: Icectl, repository:
     """Damage, and not a storage that failed."""
     shutil.rmtree(repository / "snapshots")
     outcome = icectl("stats", "-r", str(repository))
-    refused(outcome, 13, "snapshots/", "`icectl validate` shows what is damaged")
+    refused(outcome, 13, "snapshots/", "icectl validate")
 
 
 def test_a_file_that_the_user_names_is_missing(icectl: Icectl, repository: Path) -> None:

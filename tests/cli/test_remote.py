@@ -100,7 +100,7 @@ def test_a_password_written_by_hand_is_not_used(icectl: Icectl, config: Path) ->
     for call in ("log", "branch list", "init", "expire --keep-last 1"):
         outcome = icectl(*call.split(), "-r", "x")
         assert outcome.code == 2
-        assert "the location holds a user name or a password" in outcome.err
+        assert "a user name or a password" in outcome.err
         assert "hunter2" not in outcome.out + outcome.err
 
 

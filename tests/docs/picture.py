@@ -1,4 +1,4 @@
-"""`python -m tests.docs.picture`: draw `.github/icectl.svg` from what a terminal really shows.
+"""`python -m tests.docs.picture`: draw `.github/icectl.svg` from real terminal output.
 
 The commands run on a pseudo terminal on the demo repository, and rich draws what they print.
 """
@@ -28,7 +28,7 @@ COLUMNS = 88
 
 
 def capture(home: Path) -> list[str]:
-    """What the terminal shows, line by line, with its colours as escape sequences."""
+    """The lines on the terminal, with their colours as escape sequences."""
     environ = {**environment(home), "TERM": "xterm-256color", "ICECTL_REPO": REPOSITORY}
     environ["ICECTL_PAGER"] = "cat"
     lines: list[str] = []
@@ -42,7 +42,7 @@ def capture(home: Path) -> list[str]:
 
 
 def _settled(text: str) -> Iterator[str]:
-    """Lines as they stay: a bar that redraws itself leaves only what it drew last."""
+    """The final lines: of a progress bar that redraws itself, only the last state."""
     for line in text.rstrip("\n").split("\n"):
         last = re.sub(r"\x1b\[[0-9;?]*[A-HJKhl]", "", line).rsplit("\r", 1)[-1]
         if last or not line:

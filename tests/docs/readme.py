@@ -1,8 +1,8 @@
 """`python -m tests.docs.readme`: bring the output in README up to date.
 
-Each `$ command` of a `console` block is run, in their order, beside the demo repository, and
-what it prints is put below it. A test fails when README says anything else. With
-`--benchmarks` the table of benchmarks is filled from the file that `make bench` wrote.
+Runs each `$ command` of the `console` blocks in order, beside the demo repository, and puts its
+output below it. A test fails if README shows anything else. `--benchmarks` also updates the
+tables of benchmarks from the file that `make bench` wrote.
 """
 
 from __future__ import annotations
@@ -12,18 +12,15 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from icectl.cli.exit_codes import EXIT_CODES
-from icectl.cli.man_pages import ENVIRONMENT
-from icectl.ops.tables.names import TABLES
-from icectl.ops.tables.schemas import SCHEMAS
 from tests.docs.demo_repository import environment, write_demo
 
 PROJECT = Path(__file__).parents[2]
 README = PROJECT / "README.md"
+BENCHMARKS = PROJECT / "tests" / "benchmarks" / "README.md"
 RESULTS = PROJECT / ".bench" / "results.json"
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
@@ -35,13 +32,13 @@ def blocks(text: str, language: str) -> Iterator[str]:
 
 
 def commands(block: str) -> list[str]:
-    """The command lines of a block; one that ends in a backslash goes on in the next."""
+    """The command lines of a block; a backslash at the end continues a line."""
     joined = block.replace("\\\n", "")
     return [line.removeprefix("$ ") for line in joined.splitlines() if line.startswith("$ ")]
 
 
 class Shell:
-    """Runs command lines one by one; `export` lasts."""
+    """Runs command lines one by one; `export` persists."""
 
     def __init__(self, home: Path) -> None:
         self._home = home
@@ -66,12 +63,12 @@ class Shell:
         return done.stdout.replace(str(self._home), "~"), done.returncode
 
 
-def told_failure(output: str) -> bool:
-    return any(text in output for text in ("icectl: error: ", '{"error":', "Not sound: "))
+def reports_failure(output: str) -> bool:
+    return any(text in output for text in ("icectl: error: ", '{"error":', "Problems found: "))
 
 
 def with_output(text: str) -> str:
-    """The text with every `console` block as it comes out now."""
+    """The text with the present output in every `console` block."""
     with tempfile.TemporaryDirectory() as directory:
         home = Path(directory).resolve()
         write_demo(home)
@@ -83,7 +80,7 @@ def with_output(text: str) -> str:
             shown = ""
             for line in commands(match[2]):
                 output, code = shell.run(line)
-                if (code == 0) == told_failure(output):
+                if (code == 0) == reports_failure(output):
                     raise RuntimeError(f"{line}: exit code {code}\n{output}")
                 shown += f"$ {line}\n{output}"
             return f"```console\n{shown}```"
@@ -91,35 +88,9 @@ def with_output(text: str) -> str:
         return BLOCK.sub(rerun, text)
 
 
-def with_section(text: str, name: str, lines: Iterable[str]) -> str:
-    """The text with other lines between the marks `NAME: begin` and `NAME: end`."""
-    begin, end = (re.escape(f"<!-- {name}: {mark} -->\n") for mark in ("begin", "end"))
-    content = "".join(f"{line}\n" for line in lines)
-    found, count = re.subn(
-        f"({begin}).*?({end})", lambda m: m[1] + content + m[2], text, flags=re.DOTALL
-    )
-    assert count == 1, name
-    return found
-
-
-def with_reference(text: str) -> str:
-    """The tables that the code knows best."""
-    codes = [f"| {code} | {meaning} |" for code, meaning in EXIT_CODES]
-    variables = [
-        f"| {', '.join(f'`{name}`' for name in names.split(', '))} | {meaning} |"
-        for names, meaning in ENVIRONMENT
-    ]
-    tables = [
-        f"| `{name}` | {TABLES[name]} | {', '.join(f'`{column}`' for column in schema.names)} |"
-        for name, schema in SCHEMAS.items()
-    ]
-    text = with_section(text, "exit codes", ["| code | meaning |", "|--:|---|", *codes])
-    text = with_section(text, "environment", ["| variable | meaning |", "|---|---|", *variables])
-    return with_section(text, "tables", ["| table | what | columns |", "|---|---|---|", *tables])
-
-
-def with_benchmarks(text: str, document: Mapping[str, Any]) -> str:
-    lines = ["| job | beside | theirs | ours | time | memory |", "|---|---|--:|--:|--:|--:|"]
+def benchmark_rows(document: Mapping[str, Any]) -> dict[str, str]:
+    """A table row for each job that `make bench` measured."""
+    rows = {}
     for result in document["results"]:
         if "error" in result:
             continue
@@ -134,20 +105,40 @@ def with_benchmarks(text: str, document: Mapping[str, Any]) -> str:
             "" if value is None else f"{value:.2f}"
             for value in (result["time_ratio"], result["memory_ratio"])
         ]
-        lines.append(f"| {' | '.join([result['job'], result['baseline'], *sides, *ratios])} |")
-    lines += [
+        cells = [result["job"], result["baseline"], *sides, *ratios]
+        rows[result["job"]] = f"| {' | '.join(cells)} |"
+    return rows
+
+
+def with_benchmarks(text: str, document: Mapping[str, Any]) -> str:
+    """The text with new rows for the jobs that its table lists."""
+    rows = benchmark_rows(document)
+    return re.sub(r"^\| (.+?) \|.*$", lambda m: rows.get(m[1], m[0]), text, flags=re.MULTILINE)
+
+
+def with_all_benchmarks(text: str, document: Mapping[str, Any]) -> str:
+    """The text with every job between the marks."""
+    lines = [
+        "| job | beside | theirs | ours | time | memory |",
+        "|---|---|--:|--:|--:|--:|",
+        *benchmark_rows(document).values(),
         "",
-        f"Scale {document['scale']}, medians of {document['rounds']} rounds (one, where it takes minutes), "
-        f"Python {document['python']}. Ratios are ours to theirs: below 1 icectl needs less.",
+        f"Scale {document['scale']}, medians of {document['rounds']} rounds (one if it takes "
+        f"minutes), Python {document['python']}. Ratios are ours to theirs.",
     ]
-    return with_section(text, "benchmarks", lines)
+    head, begin, rest = text.partition("<!-- benchmarks: begin -->\n")
+    _, end, tail = rest.partition("<!-- benchmarks: end -->\n")
+    assert begin and end
+    return head + begin + "".join(f"{line}\n" for line in lines) + end + tail
 
 
 def main() -> int:
-    text = README.read_text(encoding="utf-8")
-    text = with_reference(with_output(text))
+    text = with_output(README.read_text(encoding="utf-8"))
     if "--benchmarks" in sys.argv[1:]:
-        text = with_benchmarks(text, json.loads(RESULTS.read_text()))
+        document = json.loads(RESULTS.read_text())
+        text = with_benchmarks(text, document)
+        page = with_all_benchmarks(BENCHMARKS.read_text(encoding="utf-8"), document)
+        BENCHMARKS.write_text(page, encoding="utf-8")
     README.write_text(text, encoding="utf-8")
     return 0
 

@@ -1,4 +1,4 @@
-"""The demo: both writers tell the same story, and the tour works wherever it is started."""
+"""The demo: both writers produce the same history, and the tour works everywhere."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def names(directory: Path) -> set[str]:
 
 
 def story(icectl: Icectl, repository: Path) -> dict[str, Any]:
-    """What can be seen of the repository, without ids."""
+    """The content of the repository, without ids."""
 
     def document(*words: str) -> Any:
         done = icectl(*words, "--json", "-r", str(repository))
@@ -65,7 +65,7 @@ def story(icectl: Icectl, repository: Path) -> dict[str, Any]:
 
 
 def test_our_writer_writes_the_same_bytes_each_time(demo_original: Path, tmp_path: Path) -> None:
-    """Whatever README shows follows from these; only the names of backups are drawn anew."""
+    """README depends on these; only the names of backups are random."""
 
     def contents(repository: Path) -> dict[str, bytes]:
         return {
@@ -130,7 +130,7 @@ def test_the_tour_without_java(
         "gc --older-than 7d --yes",
     ):
         assert f"\n$ icectl {line}" in done.stdout
-    assert "left out: Java is not installed" in done.stdout
+    assert "skipped: Java is not installed" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
     assert names(tmp_path) - before == {"here"}
     assert names(tmp_path / "here") == {"weather"}
@@ -178,7 +178,7 @@ def test_a_directory_that_holds_something_is_refused(icectl: Icectl, tmp_path: P
     assert names(tmp_path / "mine") == {"thesis.txt"}
 
 
-def test_a_file_in_its_place_is_told(icectl: Icectl, tmp_path: Path) -> None:
+def test_a_file_in_its_place_is_reported(icectl: Icectl, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     done = icectl("demo", "file")
     assert done.returncode == 2
@@ -186,11 +186,11 @@ def test_a_file_in_its_place_is_told(icectl: Icectl, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", ["s3://bucket/prefix", "file:///tmp/x", ""])
-def test_what_is_no_directory_is_told(icectl: Icectl, tmp_path: Path, place: str) -> None:
+def test_only_a_local_directory_is_accepted(icectl: Icectl, tmp_path: Path, place: str) -> None:
     before = names(tmp_path)
     done = icectl("demo", place, "--no-tour", "--writer", "icectl")
     assert done.returncode == 2
-    assert "the demo is made in a directory of this machine" in done.stderr
+    assert "the demo needs a local directory" in done.stderr
     assert names(tmp_path) == before
 
 

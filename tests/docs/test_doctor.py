@@ -57,7 +57,7 @@ def test_nothing_there_yet_is_a_warning(icectl: Icectl, tmp_path: Path) -> None:
         "name": "repository",
         "state": "warning",
         "detail": "nothing is there yet",
-        "hint": "icectl init makes one",
+        "hint": "create one with icectl init",
     }
 
 
@@ -68,14 +68,14 @@ def test_a_damaged_repository_fails(icectl: Icectl, demo: Path) -> None:
     assert checks(done.stdout)["repository"]["state"] == "failed"
 
 
-def test_wrong_names_and_files_are_told_as_checks(icectl: Icectl, tmp_path: Path) -> None:
+def test_wrong_names_and_files_are_reported_as_checks(icectl: Icectl, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("[repositories")
     done = icectl("doctor", "--json", "-r", "ftp://x", ICECTL_CONFIG=str(tmp_path / "config.toml"))
     assert done.returncode == 1
     found = checks(done.stdout)
     assert found["config file"]["state"] == "failed"
     assert found["storage"]["state"] == "failed"
-    assert "ftp:// is not a storage" in found["storage"]["detail"]
+    assert "ftp:// is not a supported storage" in found["storage"]["detail"]
 
 
 def test_a_server_that_is_not_there_fails(icectl: Icectl) -> None:
@@ -173,7 +173,7 @@ def test_versions_of_java(tmp_path: Path, version: str, state: str, major: str) 
     assert (found.state, found.detail.split(" at ")[0]) == (state, f"version {major}")
 
 
-def test_no_java_is_no_failure(tmp_path: Path) -> None:
+def test_missing_java_is_not_a_failure(tmp_path: Path) -> None:
     assert check_java({"PATH": str(tmp_path)}).state == "absent"
     (tmp_path / "java").write_text("not a program")
     (tmp_path / "java").chmod(0o755)
@@ -181,11 +181,11 @@ def test_no_java_is_no_failure(tmp_path: Path) -> None:
 
 
 def test_java_home_that_has_no_java(icectl: Icectl) -> None:
-    """Spark takes it whenever it is set, also where PATH has a Java."""
+    """Spark uses it if it is set, even if PATH has a Java."""
     done = icectl("doctor", "--json", JAVA_HOME="/nope")
     assert done.returncode == 0
     found = checks(done.stdout)
-    sentence = "JAVA_HOME is /nope, and there is no Java in it"
+    sentence = "JAVA_HOME is /nope, which has no bin/java"
     assert (found["java"]["state"], found["java"]["detail"]) == ("warning", sentence)
     assert (found["spark"]["state"], found["spark"]["detail"]) == ("absent", sentence)
 
@@ -213,7 +213,7 @@ def test_credentials_that_point_nowhere(tmp_path: Path) -> None:
 
 
 def test_required_libraries_are_those_of_the_package() -> None:
-    """A dependency that is added to the package is looked at as well."""
+    """A new dependency of the package is checked as well."""
     import tomllib
 
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]

@@ -1,4 +1,4 @@
-"""The examples that ship with the package, run as far as a machine without network allows."""
+"""The examples that ship with the package, run as far as possible without a network."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_jobs_of_the_crontab_run_and_say_little(environ: dict[str, str], dem
     variables, (nightly, weekly) = cron_jobs()
     assert variables.keys() == {"MAILTO", "PATH"}
     before = len(list((demo / "chunks").iterdir()))
-    # The garbage of the demo is more of the whole than a real repository's would be.
+    # The demo has a larger share of garbage than a real repository.
     done = run(["sh", "-c", nightly.replace("20%", "40%")], environ)
     assert done.returncode == 0, done.stderr
     assert done.stderr == ""

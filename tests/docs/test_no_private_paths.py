@@ -1,4 +1,4 @@
-"""Nothing in the project names the machine that it was written on."""
+"""No file names a path of the machine that it was written on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PRIVATE = re.compile(r"(?<![\w.~$])/(root|home/\w+|Users/\w+|work)/\w")
 def test_no_file_has_a_path_of_somebodys_machine() -> None:
     done = subprocess.run(["git", "ls-files", "-z"], cwd=PROJECT, capture_output=True, check=False)
     if done.returncode:
-        pytest.skip("this is no clone")
+        pytest.skip("this is not a clone")
     names = [name for name in done.stdout.decode().split("\0") if name]
     assert len(names) > 300
     found = []

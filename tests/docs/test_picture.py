@@ -1,4 +1,4 @@
-"""The picture is that of the present program, and needs nothing from elsewhere."""
+"""The picture is current and self-contained."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Every command with ten kinds of wrong input, read as a stranger would.
+"""Every command with ten kinds of wrong input.
 
-Whatever is wrong, there is one sentence that names it, the right exit code, no traceback, and
-where there is something to do about it, a hint with a command that exists.
+Each error has one sentence that names the mistake, the right exit code, no traceback, and if the
+user can fix it, a hint with a command that exists.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ ALL = [command.name for command in COMMANDS]
 WITH_REPOSITORY = [
     command.name
     for command in COMMANDS
-    # init takes its location otherwise, doctor tells failures as checks, sql starts Spark first.
+    # init has its own location, doctor reports failures as checks, sql starts Spark first.
     if any(one.name == "repo" for one in load(command.name).params)
     and command.name not in ("init", "doctor", "sql")
 ]
@@ -74,9 +74,9 @@ def call(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest
 
 
 def check_message(text: str) -> None:
-    """One sentence, at most one hint, and calls in it that exist."""
+    """One sentence and at most one hint, with commands that exist."""
     lines = text.splitlines()
-    assert lines, "a failure that says nothing"
+    assert lines, "a failure without a message"
     assert lines[0].startswith("icectl: error: ")
     assert len(lines[0]) > len("icectl: error: ") + 10
     assert len(lines) == 1 or (len(lines) == 2 and lines[1].startswith("hint: "))
@@ -143,7 +143,7 @@ def test_a_location_above_the_repository(call, weather: Path, command: str) -> N
 
 
 @pytest.mark.parametrize("command", WITH_REPOSITORY)
-def test_a_storage_that_nobody_knows(call, command: str) -> None:
+def test_an_unknown_storage(call, command: str) -> None:
     code, message = call(command, *words_of(command), "-r", "ftp://host/path")
     assert code == 2
     assert "s3://" in message
@@ -186,7 +186,7 @@ REF_CALLS = pytest.mark.parametrize(("command", "words"), list(ref_calls()))
 @REF_CALLS
 @pytest.mark.parametrize(
     ("ref", "hint"),
-    [("mian", "did you mean main?"), ("main~999", "lists them"), ("0000", "show the names")],
+    [("mian", "did you mean main?"), ("main~999", "icectl log"), ("0000", "icectl tag list")],
 )
 def test_a_ref_that_is_not_there(
     call, weather: Path, command: str, words: tuple[str, ...], ref: str, hint: str
@@ -204,7 +204,7 @@ def test_a_ref_that_is_not_there(
 def test_a_location_in_place_of_a_ref(
     call, weather: Path, command: str, words: tuple[str, ...], place: str
 ) -> None:
-    """Also where no repository is around: that is how everybody's first call looks."""
+    """Even outside a repository: this is a common first call."""
     code, message = call(command, *(word.format(place) for word in words))
     assert code in (2, 10)
     assert f" -r {place}" in message
@@ -224,7 +224,7 @@ def test_a_location_in_place_of_a_ref(
         "stats --older-than x",
     ],
 )
-def test_times_that_are_none(call, weather: Path, line: str) -> None:
+def test_invalid_times(call, weather: Path, line: str) -> None:
     code, message = call(line, "-r", str(weather))
     assert code == 2
     assert "hint: " in message
@@ -243,7 +243,7 @@ def test_times_that_are_none(call, weather: Path, line: str) -> None:
         "config set compression.level high",
     ],
 )
-def test_numbers_that_are_none(call, weather: Path, line: str) -> None:
+def test_invalid_numbers(call, weather: Path, line: str) -> None:
     code, _ = call(line, "-r", str(weather))
     assert code == 2
 

@@ -220,7 +220,7 @@ def test_a_policy_of_the_config_file(location: str, tmp_path: Path, capsys: Capt
         (["--keep-last", "1", "--protect", ""], 2, "--protect is empty"),
         (["--keep-last", "1", "--branch", ""], 2, "--branch is empty"),
         (["--keep-last", "1", "--keep-tagged", "v*", "--keep-tagged", ""], 2, "tagged is empty"),
-        (["--older-than", "2999-01-01", "--yes"], 2, "--older-than lies in the future"),
+        (["--older-than", "2999-01-01", "--yes"], 2, "--older-than is in the future"),
     ],
 )
 def test_wrong_input(
@@ -239,9 +239,9 @@ def test_a_glob_that_fits_nothing_is_told(location: str, capsys: Capture) -> Non
     for form in ([], ["--json"]):
         assert expire(location, *words, *globs, *form) == 0
         assert capsys.readouterr().err.splitlines() == [
-            "icectl: warning: --branch mian* fits no branch",
-            "icectl: warning: --keep-tagged dev fits no tag",
-            "icectl: warning: --protect dve fits no branch or tag",
+            "icectl: warning: --branch mian* does not match any branch",
+            "icectl: warning: --keep-tagged dev does not match any tag",
+            "icectl: warning: --protect dve does not match any branch or tag",
         ]
     fitting = ["--protect", "dev", "--branch", "m*", "--keep-tagged", "v?"]
     assert expire(location, *words, *fitting) == 0

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from icectl.ops.expire.execute import execute_expiration, plan_for
+from icectl.ops.expire.execute import execute_expiration
+from icectl.ops.expire.plan import plan_for
 from icectl.ops.expire.policy import Policy
 from icectl.repository.open import open_repository
 from icectl.storage.open import open_storage

@@ -9,8 +9,9 @@ import pytest
 from icectl.errors import RefusedError, UsageError
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import SnapshotInfo
-from icectl.ops.expire.plan import History, plan_expiration
+from icectl.ops.expire.plan import plan_expiration
 from icectl.ops.expire.policy import Policy
+from icectl.repository.history import State
 
 DAY = 24 * 3600 * 1_000_000
 START = int(datetime(2024, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
@@ -20,7 +21,7 @@ def snapshot_id(number: int) -> SnapshotId:
     return INITIAL_SNAPSHOT_ID if number == 0 else SnapshotId(number.to_bytes(12, "big"))
 
 
-def line(days: list[float], **refs: dict[str, int]) -> History:
+def line(days: list[float], **refs: dict[str, int]) -> State:
     """A linear history: snapshot 0 is the root, the others were flushed so many days later."""
     snapshots = [SnapshotInfo(snapshot_id(0), None, START, "root")]
     for number, day in enumerate(days, 1):
@@ -28,21 +29,20 @@ def line(days: list[float], **refs: dict[str, int]) -> History:
         snapshots.append(
             SnapshotInfo(snapshot_id(number), snapshot_id(number - 1), flushed_at, f"{number}")
         )
-    return History(
-        2,
+    return State(
         {snapshot.id: snapshot for snapshot in snapshots},
         {name: snapshot_id(at) for name, at in refs.get("branches", {"main": len(days)}).items()},
         {name: snapshot_id(at) for name, at in refs.get("tags", {}).items()},
     )
 
 
-def kept(history: History, policy: Policy) -> list[int]:
+def kept(history: State, policy: Policy) -> list[int]:
     plan = plan_expiration(history, policy)
     numbers = {key: number for number, key in enumerate(sorted_ids(history))}
     return [numbers[key] for key in sorted_ids(history) if key not in plan.released]
 
 
-def sorted_ids(history: History) -> list[SnapshotId]:
+def sorted_ids(history: State) -> list[SnapshotId]:
     return sorted(history.snapshots, key=lambda key: history.snapshots[key].flushed_at)
 
 

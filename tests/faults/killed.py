@@ -16,7 +16,6 @@ import signal
 import sys
 
 from icectl.model.ids import SnapshotId
-from icectl.repository import mutations
 from icectl.repository.config import update_config
 from icectl.repository.initialize import initialize_repository
 from icectl.repository.open import open_repository
@@ -35,15 +34,15 @@ def operate(root: str, operation: str) -> None:
     parent = repository.snapshot_info(tip).parent_id
     assert isinstance(parent, SnapshotId)
     if operation == "create_tag":
-        mutations.create_tag(repository, "new", tip)
+        repository.refs.create_tag("new", tip)
     elif operation == "create_branch":
-        mutations.create_branch(repository, "new", tip)
+        repository.refs.create_branch("new", tip)
     elif operation == "reset_branch":
-        mutations.reset_branch(repository, "main", parent)
+        repository.refs.reset_branch("main", parent)
     elif operation == "delete_branch":
-        mutations.delete_branch(repository, "old")
+        repository.refs.delete_branch("old")
     elif operation == "delete_tag":
-        mutations.delete_tag(repository, "old")
+        repository.refs.delete_tag("old")
     elif operation == "update_config":
         update_config(repository, lambda config: {**config, "inline_chunk_threshold_bytes": 4321})
     else:

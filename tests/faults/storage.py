@@ -116,25 +116,17 @@ class FaultyStorage(Storage):
     def list_directories(self, prefix: str) -> Iterator[str]:
         return self._do("list_directories", prefix, lambda: self.inner.list_directories(prefix))
 
-    def put_if_absent(
-        self, path: str, data: bytes, *, metadata: Mapping[str, str] | None = None
-    ) -> Version:
-        return self._do(
-            "put_if_absent", path, lambda: self.inner.put_if_absent(path, data, metadata=metadata)
-        )
-
-    def put_if_match(
+    def _put(
         self,
         path: str,
         data: bytes,
-        version: Version,
-        *,
-        metadata: Mapping[str, str] | None = None,
+        expected: Version | None,
+        metadata: Mapping[str, str] | None,
     ) -> Version:
         return self._do(
-            "put_if_match",
+            "put_if_absent" if expected is None else "put_if_match",
             path,
-            lambda: self.inner.put_if_match(path, data, version, metadata=metadata),
+            lambda: self.inner._put(path, data, expected, metadata),
         )
 
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:

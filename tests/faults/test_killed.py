@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from icectl.errors import RepositoryNotFoundError
-from icectl.repository import mutations
 from icectl.repository.config import read_config
 from icectl.repository.initialize import initialize_repository
 from icectl.repository.open import open_repository
@@ -88,7 +87,7 @@ def test_a_change(originals, spec_version, operation, tmp_path):
         for name, snapshot_id in state[0].items():
             assert theirs.lookup_branch(name) == str(snapshot_id)
         repository = open_repository(LocalStorage(str(root)))
-        mutations.create_tag(repository, "afterwards", repository.branches()["main"])
+        repository.refs.create_tag("afterwards", repository.branches()["main"])
         info = open_repository(repository.storage).info
         if info:
             log = list(read_ops_log(repository.storage, info))

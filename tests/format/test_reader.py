@@ -108,7 +108,7 @@ def test_one_string_referred_to_a_million_times_is_no_bomb() -> None:
         out += struct.pack("<I", text - (start + 4 * index))
     out += struct.pack("<I", length) + b"x" * length + b"\0"
     begun = time.perf_counter()
-    with pytest.raises(FormatError, match="more data than it can hold"):
+    with pytest.raises(FormatError, match="READS_PER_BYTE"):
         Reader(bytes(out)).read_root(table)
     assert time.perf_counter() - begun < 2
 
@@ -117,12 +117,12 @@ def test_a_zstd_bomb_stops_at_the_limit() -> None:
     bomb = zstandard.ZstdCompressor(level=19).compress(bytes(300 * 2**20))
     header = encode_envelope(b"", FileType.MANIFEST, 2)[:HEADER_SIZE]
     assert len(bomb) < 100_000
-    with pytest.raises(FormatError, match="unfold to more than"):
+    with pytest.raises(FormatError, match="PAYLOAD_RATIO"):
         decode_envelope(header + bomb)
 
 
 def test_bytes_behind_the_frame() -> None:
-    with pytest.raises(FormatError, match="behind the zstd frame") as error:
+    with pytest.raises(FormatError, match="zstd frame") as error:
         decode_envelope(encode_repo(INFO) + b"!")
     assert error.value.offset == len(encode_repo(INFO))
 
@@ -159,7 +159,7 @@ def test_a_newer_spec_version_is_unsupported() -> None:
 def test_the_wrong_kind_of_file() -> None:
     from icectl.format.snapshot import decode_snapshot
 
-    with pytest.raises(FormatError, match="the header says repo info, expected snapshot"):
+    with pytest.raises(FormatError, match=r"expected a snapshot.*repo info"):
         decode_snapshot(encode_repo(INFO))
 
 

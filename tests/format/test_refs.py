@@ -13,12 +13,9 @@ from hypothesis import strategies as st
 from icectl.errors import FormatError
 from icectl.format.config import decode_config_yaml, encode_config_yaml
 from icectl.format.refs import (
-    MAX_SEQUENCE,
     decode_ref,
     decode_ref_data,
-    decode_sequence,
     encode_ref,
-    encode_sequence,
     interpret_ref_names,
 )
 from icectl.model.ids import SnapshotId, decode_base32, encode_base32
@@ -28,24 +25,6 @@ from tests.format.mutations import mutations
 @given(st.binary(max_size=40))
 def test_base32_round_trip(data: bytes) -> None:
     assert decode_base32(encode_base32(data)) == data
-
-
-@given(st.integers(0, MAX_SEQUENCE), st.integers(0, MAX_SEQUENCE))
-def test_the_newest_sequence_number_sorts_first(left: int, right: int) -> None:
-    assert decode_sequence(encode_sequence(left)) == left
-    assert (encode_sequence(left) < encode_sequence(right)) == (left > right)
-
-
-def test_sequence_numbers_of_the_specification() -> None:
-    assert encode_sequence(0) == "ZZZZZZZZ"
-    assert encode_sequence(100) == "ZZZZZZWV"
-    assert encode_sequence(MAX_SEQUENCE) == "00000000"
-    for number in (-1, MAX_SEQUENCE + 1):
-        with pytest.raises(FormatError):
-            encode_sequence(number)
-    for name in ("", "ZZZZZZZ", "ZZZZZZZZZ", "zzzzzzzz", "ZZZZZZZU", "ZZZZZZZ\n"):
-        with pytest.raises(FormatError):
-            decode_sequence(name)
 
 
 def test_every_ref_of_the_fixtures(shared_fixtures: Path) -> None:
@@ -62,12 +41,9 @@ def test_every_ref_of_the_fixtures(shared_fixtures: Path) -> None:
             snapshot = decode_ref(data)
             assert (root / "snapshots" / str(snapshot)).is_file()
             assert encode_ref(snapshot) == data
-        # The newest file of a branch is the one with the highest number.
+        # Names count down, so the newest file of a branch sorts first.
         if name != "test-repo-v1":
-            newest = max(
-                (path for path in paths if path.startswith("refs/branch.main/")),
-                key=lambda path: decode_sequence(Path(path).stem),
-            )
+            newest = min(path for path in paths if path.startswith("refs/branch.main/"))
             assert refs.branches["main"] == newest
 
 

@@ -14,7 +14,7 @@ from icectl.format.transaction_log import (
 )
 from icectl.model.ids import NodeId, SnapshotId
 from icectl.model.transaction_log import ArrayUpdatedChunks, TransactionLog
-from icectl.ops.gc.logs import HEAD
+from icectl.ops.gc.reachability import LOG_HEAD
 
 ID = SnapshotId(bytes(range(1, 13)))
 
@@ -28,9 +28,9 @@ def log_of(count: int) -> bytes:
 @pytest.mark.parametrize("count", [0, 10, 200_000])
 def test_head(count: int) -> None:
     data = log_of(count)
-    assert decode_transaction_log(data).id == decode_transaction_log_id(data[:HEAD]) == ID
+    assert decode_transaction_log(data).id == decode_transaction_log_id(data[:LOG_HEAD]) == ID
     assert decode_transaction_log_id(data, is_whole=True) == ID
-    assert (len(data) > HEAD) == (count > 10)
+    assert (len(data) > LOG_HEAD) == (count > 10)
 
 
 def test_too_little() -> None:

@@ -145,9 +145,9 @@ def test_flexbuffers_shared_strings_are_not_damage() -> None:
         (bytes([2, 26 << 2, 1]), "boolean"),
         (bytes([0, 0, 63 << 2, 1]), "not a FlexBuffers type"),
         (bytes([0, 3 << 2, 1]), "wide"),  # a float of one byte
-        (bytes([2, 65, 66, 67, 3, 5 << 2, 1]), "does not end"),
+        (bytes([2, 65, 66, 67, 3, 5 << 2, 1]), "terminated"),
         (bytes([1, 0xC3, 0, 2, 5 << 2, 1]), "UTF-8"),
-        (bytes([65, 65, 2, 4 << 2, 1]), "does not end"),  # a key that runs into itself
+        (bytes([65, 65, 2, 4 << 2, 1]), "terminated"),  # a key that runs into itself
     ],
 )
 def test_flexbuffers_damage_is_named(data: bytes, reason: str) -> None:

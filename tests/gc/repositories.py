@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from icectl.ops.gc.collect import GcOptions, collect_garbage
 from icectl.ops.gc.execute import Deleted
+from icectl.ops.gc.run import GcOptions, collect_garbage
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from tests.official import Where, ic, open_official, random_history, read_everything, zarr

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from icectl.errors import IcectlError
-from icectl.ops.gc.collect import GcOptions, plan_run
 from icectl.ops.gc.plan import GcPlan, plan_gc
+from icectl.ops.gc.run import GcOptions, plan_run
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
 from tests.gc.repositories import files, messy_repository, now

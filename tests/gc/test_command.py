@@ -62,7 +62,7 @@ def test_dry_run_is_what_the_real_run_does(gc: Any, repository: Path) -> None:
     assert sum(done["kept"].values()) == len(files(repository))
     assert live(repository) == data
     code, out, _ = gc("--older-than", "7d")
-    assert (code, out) == (0, "there is no garbage\n")
+    assert (code, out) == (0, "no garbage\n")
 
 
 def test_guards(gc: Any, repository: Path) -> None:
@@ -76,7 +76,7 @@ def test_guards(gc: Any, repository: Path) -> None:
         (("--older-than", "7d", "--yes", "--max-delete", "x"), 2, "--max-delete"),
         (("--older-than", "7d", "--only", "socks"), 2, "socks"),
         (("--older-than", "7d", "--only", "chunks", "--only", "snapshots,socks"), 2, "socks"),
-        (("--older-than", "7d", "--only", ""), 2, "--only does not know the kind ''"),
+        (("--older-than", "7d", "--only", ""), 2, "'' for --only"),
         (
             (
                 "--older-than",
@@ -116,10 +116,10 @@ def test_hints_lead_to_the_call_that_was_meant(
 ) -> None:
     misspelt, older = repository.with_name("rep"), ("--older-than", "7d")
     for words, expected, message in (
-        ((str(repository), *older), 2, f"hint: name a repository with -r: icectl gc -r {repository}\n"),
+        ((str(repository), *older), 2, f"hint: give the repository with -r: icectl gc -r {repository}\n"),
         (("-r", str(misspelt), *older), 10, f"hint: did you mean {repository}?\n"),
-        (("-r", str(repository), *older, "--spark-conf", "x"), 2, "is written KEY=VALUE\n"),
-        (("-r", str(repository), *older, "--storage-option", "x"), 2, "is written KEY=VALUE\n"),
+        (("-r", str(repository), *older, "--spark-conf", "x"), 2, "KEY=VALUE\n"),
+        (("-r", str(repository), *older, "--storage-option", "x"), 2, "KEY=VALUE\n"),
         (("-r", str(repository), *older, "--spark-remote", "host"), 2, "hint: write sc://HOST:PORT\n"),
         (("-r", str(repository), *older, "--engine", "local", "--spark-master", "local"), 2, "cannot be combined"),
     ):  # fmt: skip
@@ -128,7 +128,7 @@ def test_hints_lead_to_the_call_that_was_meant(
     for path in (repository / "manifests").iterdir():
         path.write_bytes(path.read_bytes()[:-1])
     assert run(["gc", "-r", str(repository), *older, "--yes"], {}) == 13
-    assert "hint: `icectl validate --level manifests` shows" in capsys.readouterr().err
+    assert "icectl validate --level manifests" in capsys.readouterr().err
 
 
 def test_status_must_be_online(gc: Any, repository: Path) -> None:
@@ -151,7 +151,7 @@ def test_only(gc: Any, repository: Path) -> None:
     assert live(repository) == data
     assert gc("--older-than", "7d", "--yes")[0] == 0
     assert live(repository) == data
-    assert "there is no garbage" in gc("--older-than", "7d")[1]
+    assert "no garbage" in gc("--older-than", "7d")[1]
 
 
 def test_foreign_names_are_told_and_stay(gc: Any, repository: Path) -> None:
@@ -199,7 +199,7 @@ def test_plan_and_apply(gc: Any, repository: Path, tmp_path: Path) -> None:
     assert gc("--apply", str(repository / "repo"), "--yes")[0] == 2
     plan.write_text("\n".join(plan.read_text().splitlines()[:-1]))
     code, _, err = gc("--apply", str(plan), "--yes")
-    assert code == 2 and "and by its first line" in err
+    assert code == 2 and "but its first line says" in err
 
 
 def test_parquet_plan(gc: Any, repository: Path, tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_parquet_plan(gc: Any, repository: Path, tmp_path: Path) -> None:
     data = live(repository)
     assert gc("--apply", str(plan), "--yes")[0] == 0
     assert live(repository) == data
-    assert "there is no garbage" in gc("--older-than", "7d")[1]
+    assert "no garbage" in gc("--older-than", "7d")[1]
 
 
 def test_events(gc: Any, repository: Path) -> None:
@@ -314,7 +314,7 @@ def break_plan(lines: list[str], how: str) -> str:
         ("kind is a list", "kind []"),
         ("id", "'../../repo' is not an id"),
         ("id is a number", "12 is not an id"),
-        ("row missing", "and by its first line"),
+        ("row missing", "but its first line says"),
         ("not text", "line 1 is not a JSON object"),
     ],
 )

@@ -15,9 +15,9 @@ import pytest
 
 from icectl.cli.main import run
 from icectl.errors import StorageError, ThrottledError
-from icectl.ops.gc import delete
-from icectl.ops.gc.delete import DeletedBatch, delete_in_batches
-from icectl.ops.gc.watch import Watch
+from icectl.pipeline import deletion as delete
+from icectl.pipeline.deletion import DeletedBatch, delete_in_batches
+from icectl.pipeline.progress import Progress
 from icectl.storage.local import LocalStorage
 from icectl.storage.memory import MemoryStorage
 from icectl.storage.open import open_storage
@@ -132,11 +132,11 @@ def test_a_snapshot_that_stays_is_usable(
 
 
 def delete_some(
-    count: int, before: Hook | None, watch: Watch | None = None
+    count: int, before: Hook | None, progress: Progress | None = None
 ) -> tuple[FaultyStorage, list[DeletedBatch]]:
     storage = FaultyStorage(MemoryStorage("deleting"), before=before)
     items = ((f"chunks/{number:05}", 10) for number in range(count))
-    return storage, [*delete_in_batches(storage, items, watch or Watch())]
+    return storage, [*delete_in_batches(storage, items, progress or Progress())]
 
 
 def test_many_failures_in_a_row_end_it() -> None:
@@ -182,7 +182,7 @@ def test_throttling_without_end() -> None:
 
 
 def test_throttling_until_the_time_is_over() -> None:
-    _, (only,) = delete_some(10, throttle_until(10**9), Watch(deadline=time.monotonic()))
+    _, (only,) = delete_some(10, throttle_until(10**9), Progress(deadline=time.monotonic()))
     assert only == DeletedBatch(is_complete=False)
 
 

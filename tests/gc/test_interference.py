@@ -11,9 +11,9 @@ import pytest
 
 from icectl.errors import ConflictError, FormatError
 from icectl.format.snapshot import decode_snapshot
-from icectl.ops.gc.collect import GcOptions, PlannedRun, collect_garbage
-from icectl.ops.gc.objects import ObjectKind
-from icectl.ops.gc.watch import OutOfTimeError, Watch
+from icectl.ops.gc.run import GcOptions, PlannedRun, collect_garbage
+from icectl.pipeline.objects import ObjectKind
+from icectl.pipeline.progress import OutOfTimeError, Progress
 from icectl.repository import update
 from icectl.storage.local import LocalStorage
 from tests.faults.storage import FaultyStorage, Request
@@ -157,7 +157,7 @@ def test_max_runtime_ends_a_race_that_is_always_lost(
             busy(mine, "put_if_match", "repo"),
             GcOptions(cutoff=now()),
             lambda run: None,
-            Watch(deadline=started + 3),
+            Progress(deadline=started + 3),
         )
     assert time.monotonic() - started < 20
     assert files(mine) == before

@@ -13,7 +13,7 @@ import pytest
 from icectl.errors import FormatError
 from icectl.format.repo import encode_repo
 from icectl.model.repo import RepoInfo
-from icectl.ops.gc.objects import ObjectKind
+from icectl.pipeline.objects import ObjectKind
 from icectl.repository.backups import backup_name
 from icectl.repository.ops_log import read_repo
 from icectl.storage.local import LocalStorage

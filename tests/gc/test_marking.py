@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from icectl.checks.manifest import ManifestClaim
 from icectl.errors import FormatError, Remedy, UnsupportedError
 from icectl.format.envelope import FileType, decode_envelope, encode_envelope
 from icectl.format.manifest import encode_manifest
@@ -12,9 +13,9 @@ from icectl.format.reader import Reader
 from icectl.format.schema import MANIFEST
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, Spans
-from icectl.ops.gc.id_sets import id_set
-from icectl.ops.gc.marking import ManifestClaim, mark_manifest, mark_snapshot
-from icectl.ops.gc.objects import Garbage, ObjectKind
+from icectl.pipeline.id_columns import id_set
+from icectl.pipeline.objects import Garbage, ObjectKind
+from icectl.pipeline.references import mark_manifest, mark_snapshot
 
 ID = ManifestId(bytes(range(12)))
 
@@ -82,7 +83,7 @@ def test_an_offset_bent_to_another_reference(count: int, step: int) -> None:
         places = list(order)
         places[bent] = order[onto]
         laid = with_tables_at(data, places)
-        with pytest.raises(FormatError, match="stands in two places"):
+        with pytest.raises(FormatError, match="twice"):
             mark_manifest(laid, ManifestClaim(ID, len(laid), count))
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from icectl.errors import FormatError
 from icectl.model.repo import RepoInfo
-from icectl.ops.gc.objects import ObjectKind
+from icectl.pipeline.objects import ObjectKind
 from icectl.repository.backups import backup_name, check_newest
 from icectl.repository.ops_log import read_repo
 from icectl.storage.contract import ObjectInfo, Storage

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from icectl.errors import ConflictError
-from icectl.ops.gc.collect import GcOptions, collect_garbage
-from icectl.ops.gc.watch import OutOfTimeError, Watch
+from icectl.ops.gc.run import GcOptions, collect_garbage
+from icectl.pipeline.progress import OutOfTimeError, Progress
 from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
 from tests.gc.repositories import (
@@ -168,7 +168,7 @@ def check_concurrency(
             seconds_past = GcOptions(cutoff=now() - 4_000_000, **options)
             try:
                 _, done = collect_garbage(
-                    storage, seconds_past, lambda run: None, Watch(deadline=end)
+                    storage, seconds_past, lambda run: None, Progress(deadline=end)
                 )
             except (ConflictError, OutOfTimeError):
                 continue  # the writers were faster each time

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from icectl.ops.change_counts import read_change_counts
 from icectl.ops.log import LogOptions, read_log
+from icectl.repository.change_counts import read_change_counts
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.local import LocalStorage

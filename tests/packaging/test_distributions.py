@@ -1,4 +1,4 @@
-"""The wheel and the source distribution: complete, and each thing where it is looked for."""
+"""The wheel and the source distribution are complete, with each file in its place."""
 
 from __future__ import annotations
 
@@ -49,10 +49,10 @@ def test_the_wheel_holds_the_package_and_what_belongs_to_it(
         for path in (PROJECT / "icectl").rglob("*"):
             if path.is_file() and "__pycache__" not in path.parts:
                 assert str(path.relative_to(PROJECT)) in names
-        pages = {
-            name.rpartition("/")[2] for name in names if name.startswith(f"{data}share/man/man1/")
+        pages = {name.removeprefix(f"{data}share/") for name in names if "/share/man/" in name}
+        assert pages == {
+            str(path.relative_to(PROJECT)) for path in (PROJECT / "man").glob("man*/*")
         }
-        assert pages == {path.name for path in (PROJECT / "man").iterdir()}
         for place, name in COMPLETIONS.items():
             assert wheel.read(data + place) == (PROJECT / "completions" / name).read_bytes()
         assert {name.partition("/")[0] for name in names} == {
@@ -71,7 +71,14 @@ def test_the_wheel_is_for_every_machine(distributions: tuple[Path, Path]) -> Non
 def test_the_source_can_be_tested_and_rebuilt(distributions: tuple[Path, Path]) -> None:
     with tarfile.open(distributions[0]) as source:
         names = {name.partition("/")[2] for name in source.getnames()}
-    for name in ("pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", "Makefile"):
+    for name in (
+        "pyproject.toml",
+        "README.md",
+        "CONTRIBUTING.md",
+        "LICENSE",
+        "CHANGELOG.md",
+        "Makefile",
+    ):
         assert name in names
     for name in ("fbs", "man", "completions", "tests/cli", "icectl/examples", ".github"):
         assert any(found.startswith(f"{name}/") for found in names), name
@@ -80,13 +87,13 @@ def test_the_source_can_be_tested_and_rebuilt(distributions: tuple[Path, Path]) 
 
 @pytest.mark.slow
 def test_an_installed_wheel_works(distributions: tuple[Path, Path], tmp_path: Path) -> None:
-    """In a fresh environment; what it depends on is lent by the one that runs the tests."""
+    """In a fresh environment that borrows the dependencies of the one that runs the tests."""
     prefix = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", prefix], check=True)
     python = prefix / "bin" / "python"
     install = [python, "-m", "pip", "install", "--quiet", "--no-index", "--no-deps"]
     subprocess.run([*install, distributions[1]], check=True)
-    for place in (*COMPLETIONS, "share/man/man1/icectl.1", "share/man/man1/icectl-gc.1"):
+    for place in (*COMPLETIONS, "share/man/man1/icectl-gc.1", "share/man/man7/icectl-rules.7"):
         assert (prefix / place).is_file()
 
     environ = {

@@ -37,7 +37,6 @@ def test_the_nearest_name():
 def test_the_official_package_finds_names_that_we_allow(tmp_path, spec_version):
     official = pytest.importorskip("tests.official")
     from icectl.model.ids import INITIAL_SNAPSHOT_ID
-    from icectl.repository.mutations import create_branch, create_tag
     from icectl.repository.open import open_repository
     from icectl.storage.local import LocalStorage
 
@@ -47,8 +46,8 @@ def test_the_official_package_finds_names_that_we_allow(tmp_path, spec_version):
         names += ["feature/x", "é", "a~1", "100%"]
     repository = open_repository(LocalStorage(str(tmp_path)))
     for name in names:
-        create_branch(repository, name, INITIAL_SNAPSHOT_ID)
-        create_tag(repository, name, INITIAL_SNAPSHOT_ID)
+        repository.refs.create_branch(name, INITIAL_SNAPSHOT_ID)
+        repository.refs.create_tag(name, INITIAL_SNAPSHOT_ID)
     theirs = official.open_official(tmp_path)
     assert theirs.list_branches() == {"main", *names}
     assert theirs.list_tags() == set(names)

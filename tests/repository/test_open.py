@@ -18,7 +18,7 @@ from icectl.format.repo import encode_repo
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.ops.log import read_changes_if_there
-from icectl.repository import mutations
+from icectl.repository import settings
 from icectl.repository.config import read_config
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
@@ -92,12 +92,12 @@ def test_a_legacy_repository_is_never_changed(shared_fixtures, name):
     repository = open_repository(LocalStorage(str(shared_fixtures / name)))
     tip = repository.branches()["main"]
     for change in (
-        lambda: mutations.create_branch(repository, "x", tip),
-        lambda: mutations.reset_branch(repository, "main", tip),
-        lambda: mutations.delete_branch(repository, "my-branch"),
-        lambda: mutations.create_tag(repository, "x", tip),
-        lambda: mutations.delete_tag(repository, "it works!"),
-        lambda: mutations.set_metadata(repository, {"a": 1}),
+        lambda: repository.refs.create_branch("x", tip),
+        lambda: repository.refs.reset_branch("main", tip),
+        lambda: repository.refs.delete_branch("my-branch"),
+        lambda: repository.refs.create_tag("x", tip),
+        lambda: repository.refs.delete_tag("it works!"),
+        lambda: settings.set_metadata(repository, {"a": 1}),
     ):
         with pytest.raises(UnsupportedError) as raised:
             change()

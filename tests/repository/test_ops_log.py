@@ -98,7 +98,8 @@ def test_a_chain_that_comes_back_ends():
         ),
     )
     *_, end = read_ops_log(looping, info)
-    assert isinstance(end, OpsLogBeyondReach) and "comes back" in end.error.message
+    assert isinstance(end, OpsLogBeyondReach) and isinstance(end.error, FormatError)
+    assert end.error.path == end.path
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The worked questions of README, which the tests run as they stand there."""
+"""The queries of icectl-tables(7), which the tests run as they are printed there."""
 
 from __future__ import annotations
 

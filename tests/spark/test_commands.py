@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from icectl.cli.main import run
-from icectl.ops.tables.schemas import SCHEMAS
 from icectl.spark.tables import check_query, plan_views
+from icectl.tables.schemas import SCHEMAS
 from tests.cli.conftest import Outcome
 from tests.official import copied, open_official
 from tests.official.histories import commit
@@ -273,12 +273,12 @@ def test_without_java(zoo: Path, tmp_path: Path) -> None:
 
     outcome = call("sql", "select 1", "-r", zoo)
     assert outcome.code == 15
-    assert outcome.error["message"] == "icectl sql runs on Spark, and Java is not installed"
+    assert outcome.error["message"] == "icectl sql needs Spark: Java is not installed"
     assert outcome.error["hint"].startswith("install Java 17 or newer")
     # Spark would take it, though there may be a Java in PATH.
     outcome = call("sql", "select 1", "-r", zoo, PATH=os.environ["PATH"], JAVA_HOME="/nope")
     assert outcome.code == 15
-    assert outcome.error["message"].endswith("JAVA_HOME is /nope, and there is no Java in it")
+    assert outcome.error["message"].endswith("JAVA_HOME is /nope, which has no bin/java")
     outcome = call("export", "refs", "-r", zoo, "--to", tmp_path / "x", "--engine", "spark")
     assert (outcome.code, outcome.error["kind"]) == (15, "unsupported")
     # Without Java the local engine still works.

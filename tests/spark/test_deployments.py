@@ -18,8 +18,8 @@ from typing import Any
 
 import pytest
 
-from icectl.ops.tables.scan import TableScan, read_table
 from icectl.storage.local import LocalStorage
+from icectl.tables.scan import TableScan, read_table
 from tests.servers.processes import processes_below
 from tests.spark import MARKS
 from tests.spark.clusters import (

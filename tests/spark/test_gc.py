@@ -14,12 +14,12 @@ import pytest
 
 from icectl.cli.main import run
 from icectl.errors import FormatError
-from icectl.ops.gc.collect import GcOptions, PlannedRun, collect_garbage, plan_run
-from icectl.ops.gc.id_sets import id_set
-from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.plan import GcPlan
-from icectl.ops.gc.result import summarize
-from icectl.ops.gc.watch import OutOfTimeError, Watch
+from icectl.ops.gc.report import summarize
+from icectl.ops.gc.run import GcOptions, PlannedRun, collect_garbage, plan_run
+from icectl.pipeline.id_columns import id_set
+from icectl.pipeline.objects import ObjectKind
+from icectl.pipeline.progress import OutOfTimeError, Progress
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from tests.gc import test_bit_flips as bit_flips
@@ -190,9 +190,9 @@ def test_damage_stops_the_run(messy: Path, tmp_path: Path, on_spark: dict[str, A
     options = GcOptions(now(), **on_spark)
     there = files(mine)
     path = f"chunks/{missing.name}"
-    with pytest.raises(FormatError, match="the file is missing, and a kept manifest") as caught:
+    with pytest.raises(FormatError) as caught:
         collect_garbage(storage, options, lambda run: None)
-    assert caught.value.path == path
+    assert caught.value.code == "ICE0401" and caught.value.path == path
     known = GcOptions(now(), known_missing=frozenset([path]), **on_spark)
     local = GcOptions(now(), known_missing=frozenset([path]))
     assert planned(plan_run(storage, known)) == planned(plan_run(storage, local))
@@ -374,7 +374,7 @@ def test_what_fails_in_spark_is_told(
         spark.sparkContext.pythonExec = python
     err = capsys.readouterr().err
     assert err.startswith("icectl: error: Spark failed: ") and "/nonexistent/python" in err
-    assert err.count("\n") == 2 and "running it again is safe" in err
+    assert err.count("\n") == 2 and "it is safe to run again" in err
 
 
 class Slow(LocalStorage):
@@ -394,9 +394,9 @@ def test_the_time_is_up_and_no_executor_answers(
     mine = copied(messy, tmp_path / "repo")
     before = live(mine)
     monkeypatch.setattr("icectl.spark.gc_garbage.GRACE_SECONDS", -3600)
-    watch = Watch(deadline=time.monotonic() + 3600)
+    progress = Progress(deadline=time.monotonic() + 3600)
     options = GcOptions(now(), **on_spark)
-    _, deleted = collect_garbage(Slow(mine), options, lambda run: None, watch)
+    _, deleted = collect_garbage(Slow(mine), options, lambda run: None, progress)
     assert not deleted.is_complete and deleted.count[ObjectKind.CHUNK] == 0
     assert live(mine) == before
     monkeypatch.undo()
@@ -437,8 +437,8 @@ def test_every_question_about_garbage_ends_in_time(spark: Any, question: Any) ->
     schema = "high bigint, low bigint, size bigint, created_at bigint"
     rows = spark.createDataFrame([(1, 2, 3, 4)], schema)
     slow = map_in_arrow(rows, sleep_long, schema)
-    watch = Watch(deadline=time.monotonic() + 1)
-    garbage = SparkGarbage(spark, ObjectKind.CHUNK, slow, 1, 3, watch)
+    progress = Progress(deadline=time.monotonic() + 1)
+    garbage = SparkGarbage(spark, ObjectKind.CHUNK, slow, 1, 3, progress)
     started = time.monotonic()
     with pytest.raises(OutOfTimeError):
         question(garbage)
@@ -453,8 +453,8 @@ def test_the_search_for_a_failure_ends_in_time(spark: Any) -> None:
     source = Source(rows, raise_and_sleep, "number bigint")
     started = time.monotonic()
     with pytest.raises(OutOfTimeError):
-        watch = Watch(deadline=started + 8)
-        run_job(spark, watch, "", lambda: source.frame.collect(), (source,))
+        progress = Progress(deadline=started + 8)
+        run_job(spark, progress, "", lambda: source.frame.collect(), (source,))
     assert time.monotonic() - started < 60
 
 

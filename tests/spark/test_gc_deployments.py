@@ -17,7 +17,7 @@ import pytest
 
 from icectl.format.manifest import decode_native_refs
 from icectl.model.ids import ChunkId
-from icectl.ops.gc.collect import GcOptions, plan_run
+from icectl.ops.gc.run import GcOptions, plan_run
 from icectl.storage.local import LocalStorage
 from tests.gc.repositories import files, live, messy_repository, now
 from tests.official import built, copied, native_refs_in_manifests
@@ -37,7 +37,7 @@ REFERENCES, GARBAGE = 4000, 3000
 
 SLOW_GC = """
 import os, sys, time
-from icectl.ops.gc.collect import GcOptions, collect_garbage
+from icectl.ops.gc.run import GcOptions, collect_garbage
 from icectl.spark import gc_engine, gc_garbage
 from icectl.spark.session import SparkOptions, spark_session
 from icectl.storage.local import LocalStorage

@@ -15,7 +15,7 @@ import pytest
 from icectl.cli.main import run
 from icectl.errors import FormatError
 from icectl.model.ids import ChunkId
-from icectl.ops.gc.collect import GcOptions, collect_garbage
+from icectl.ops.gc.run import GcOptions, collect_garbage
 from icectl.spark.gc_engine import SparkEngine
 from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage

@@ -1,4 +1,4 @@
-"""The worked questions of README, on a repository whose answers are known."""
+"""The queries of icectl-tables(7), on a repository whose answers are known."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from icectl.cli.main import run
+from icectl.cli.man_pages import MANUAL
 from icectl.format.repo import decode_repo, encode_repo
 from icectl.storage.times import microseconds
 from tests.spark import MARKS
@@ -103,11 +104,11 @@ def test_how_the_repository_grew(ask: Callable[..., Any]) -> None:
     ]
 
 
-def test_the_readme_asks_them_literally() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text()
+def test_the_manual_has_them_literally() -> None:
+    manual = (MANUAL / "icectl-tables.7.md").read_text(encoding="utf-8")
     for question in (
         COMMITS_THAT_TOUCHED_A_REGION,
         CHUNKS_SHARED_BY_TWO_BRANCHES,
         GROWTH_BY_MONTH_AND_ARRAY,
     ):
-        assert f"```sql\n{question.strip()}\n```" in readme
+        assert f"```sql\n{question.strip()}\n```" in manual

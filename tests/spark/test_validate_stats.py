@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
+from icectl.checks.rules import Level
 from icectl.cli.main import run
 from icectl.errors import FormatError
 from icectl.ops.expire.policy import Policy
 from icectl.ops.stats.result import StatsResult
 from icectl.ops.stats.run import StatsOptions, measure
 from icectl.ops.validate.result import ValidateResult
-from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.ops.validate.sampling import Sample
 from icectl.repository.open import open_repository
@@ -28,7 +28,7 @@ from tests.spark import MARKS
 from tests.stats.test_containers import relative_locations
 from tests.tables.repositories import find_repository
 from tests.validate.damage import Patient, build, copied_with_source
-from tests.validate.test_rules import DAMAGES
+from tests.validate.damages import DAMAGES
 
 pytestmark = MARKS
 REPOSITORIES = ("zoo-1", "zoo-2", "random-1", "random-2", "test-repo-alpha8")

@@ -13,7 +13,7 @@ import pytest
 
 from icectl.model.manifest import RefKind
 from icectl.ops.expire.policy import Policy
-from icectl.ops.gc.collect import GcOptions, plan_run
+from icectl.ops.gc.run import GcOptions, plan_run
 from icectl.ops.stats import distinct
 from icectl.ops.stats.distinct import Distinct
 from icectl.ops.stats.result import StatsResult
@@ -163,7 +163,8 @@ def test_what_expire_and_gc_would_free(
     tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
 ) -> None:
     """Expire for real, and let gc plan: the same chunks, manifests and snapshots go."""
-    from icectl.ops.expire.execute import execute_expiration, plan_for
+    from icectl.ops.expire.execute import execute_expiration
+    from icectl.ops.expire.plan import plan_for
 
     where = copied(built(tmp_path_factory, linear_history, 8), tmp_path / "repo")
     storage = LocalStorage(where)

@@ -73,9 +73,9 @@ class TestReading:
         "path", ["../x", "/etc/passwd", "a/../../x", "", "a//b", "./a", "a\0b"]
     )
     def test_a_path_that_leaves_the_root(self, storage: Storage, path: str) -> None:
-        with pytest.raises(StorageError, match="not the path of an object"):
+        with pytest.raises(StorageError, match="not a valid path"):
             storage.read(path)
-        with pytest.raises(StorageError, match="not the path of an object"):
+        with pytest.raises(StorageError, match="not a valid path"):
             storage.put_if_absent(path, b"")
 
     def test_many_at_once_with_each_failure(self, storage: Storage) -> None:

@@ -226,7 +226,7 @@ class TestPermissions:
         assert list(open_storage(location, {"profile": "keeper"}).list("")) == []
         monkeypatch.setenv("AWS_PROFILE", "keeper")
         assert list(open_storage(location).list("")) == []
-        with pytest.raises(StorageError, match="no such profile"):
+        with pytest.raises(StorageError, match="profile"):
             list(open_storage(location, {"profile": "nobody"}).list(""))
 
     def test_a_forbidden_gcs_bucket(
@@ -308,7 +308,7 @@ class TestWrongPlaces:
                 storage.ensure_conditional_writes,
             ]
         for refused in requests:
-            with pytest.raises(StorageError, match="there is no bucket") as caught:
+            with pytest.raises(StorageError, match=r"bucket .* does not exist") as caught:
                 refused()
             assert not isinstance(caught.value, ObjectNotFoundError | PreconditionFailedError)
 

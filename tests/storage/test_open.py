@@ -57,11 +57,11 @@ def test_a_relative_path_is_seen_from_here(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("location", "words"),
     [
-        ("az://container/x", "az:// is not a storage that icectl knows"),
-        ("https://host/x", "https:// is not a storage"),
-        ("s3://", "names nothing"),
-        ("s3:///prefix", "names no bucket"),
-        ("gs:///x", "names no bucket"),
+        ("az://container/x", "az:// is not a supported storage"),
+        ("https://host/x", "https:// is not a supported storage"),
+        ("s3://", "has no name"),
+        ("s3:///prefix", "has no bucket"),
+        ("gs:///x", "has no bucket"),
         ("file://relative", "not an absolute path"),
         ("", "the location is empty"),
     ],
@@ -73,18 +73,18 @@ def test_wrong_locations(location: str, words: str) -> None:
 
 
 def test_an_unknown_option_lists_the_known_ones_and_hides_its_value() -> None:
-    with pytest.raises(UsageError, match="secret_access_key is not an option") as caught:
+    with pytest.raises(UsageError, match="unknown storage option secret_access_key") as caught:
         open_storage("s3://bucket/x", {"secret_access_key": "hunter2"})
     assert caught.value.hint and "endpoint_url, region, profile" in caught.value.hint
     assert "hunter2" not in f"{caught.value}{caught.value.hint}"
-    with pytest.raises(UsageError, match="region is not an option"):
+    with pytest.raises(UsageError, match="unknown storage option region"):
         open_storage("/path", {"region": "x"})
 
 
 def test_a_flag_is_true_or_false() -> None:
-    with pytest.raises(UsageError, match="anonymous is true or false"):
+    with pytest.raises(UsageError, match="anonymous must be true or false"):
         open_storage("s3://bucket/x", {"anonymous": "maybe"})
-    with pytest.raises(UsageError, match="follow_links is true or false"):
+    with pytest.raises(UsageError, match="follow_links must be true or false"):
         open_storage("/data/x", {"follow_links": "maybe"})
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from icectl.errors import FormatError
 from icectl.model.ids import encode_base32
 from icectl.model.manifest import Spans
-from icectl.ops.tables.arrow import (
+from icectl.tables.arrow import (
     coordinate_lists,
     id_texts,
     integers,

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from icectl.ops.tables.scan import TableScan, read_table
-from icectl.ops.tables.schemas import SCHEMAS
 from icectl.storage.local import LocalStorage
+from icectl.tables.scan import TableScan, read_table
+from icectl.tables.schemas import SCHEMAS
 from tests.cli.conftest import Icectl, environ, icectl
 from tests.tables.repositories import find_repository
 
@@ -110,8 +110,8 @@ def test_a_target_that_is_no_directory(
     outcome = icectl(*words)
     assert outcome.code == 2
     if to:
-        assert outcome.error["message"].startswith("the local engine writes to directories")
-        assert outcome.error["hint"] == "--engine spark takes URLs"
+        assert outcome.error["message"].startswith("the local engine writes only to directories")
+        assert outcome.error["hint"] == "add --engine spark to write to a URL"
     assert list(tmp_path.iterdir()) == []
 
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from icectl.ops.tables.partitions import LEAST, WEIGHT, Work, pack
-from icectl.ops.tables.scan import TableScan, read_table
-from icectl.ops.tables.schemas import SCHEMAS
-from icectl.ops.tables.scope import Condition, Scope
 from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from icectl.storage.open import open_storage
+from icectl.tables.partitions import LEAST, WEIGHT, Work, pack
+from icectl.tables.scan import TableScan, read_table
+from icectl.tables.schemas import SCHEMAS
+from icectl.tables.scope import Condition, Scope
 from tests.faults.storage import FaultyStorage
 from tests.tables.repositories import find_repository
 

@@ -11,12 +11,12 @@ import pytest
 
 from icectl.errors import FormatError, RefNotFoundError, UnsupportedError, UsageError
 from icectl.ops.ops_log import OpsLogOptions, read_filtered_ops_log
-from icectl.ops.tables.names import TABLES
-from icectl.ops.tables.scan import TableScan, read_table
-from icectl.ops.tables.schemas import SCHEMAS
-from icectl.ops.tables.scope import Condition, Scope
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
+from icectl.tables.names import TABLES
+from icectl.tables.scan import TableScan, read_table
+from icectl.tables.schemas import SCHEMAS
+from icectl.tables.scope import Condition, Scope
 from tests.tables.expected import EXPECTED, comparable, moment
 from tests.tables.repositories import FIXTURES, LEGACY, WRITTEN, find_repository
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
+from icectl.checks.rules import Level
 from icectl.errors import IcectlError
 from icectl.format.manifest import decode_manifest
 from icectl.format.repo import decode_repo
 from icectl.format.snapshot import decode_snapshot
 from icectl.format.transaction_log import decode_transaction_log
 from icectl.model.manifest import Spans
-from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.storage.local import LocalStorage
 from icectl.storage.open import open_storage

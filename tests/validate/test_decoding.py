@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from zarr.codecs import BloscCodec, GzipCodec, ZstdCodec
 
-from icectl.ops.validate.rule import Level
+from icectl.checks.rules import Level
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.storage.local import LocalStorage
 from tests.official.histories import commit, create

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from icectl.checks.rules import Level
 from icectl.ops.validate.result import Finding
-from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.storage.local import LocalStorage
 from tests.official import built, copied, zarr

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from icectl.checks.repo import check_step
+from icectl.checks.rules import Level
 from icectl.cli.main import run
-from icectl.ops.validate.check_repo import check_step
-from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.repository.ops_log import backup_object, read_repo
 from icectl.storage.local import LocalStorage

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from icectl.checks.rules import Level
 from icectl.ops.validate.result import ValidateResult
-from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.storage.local import LocalStorage
 from tests.official import built, copied, open_official, zarr

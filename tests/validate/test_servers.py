@@ -13,8 +13,8 @@ from uuid import uuid4
 
 import pytest
 
+from icectl.checks.rules import Level
 from icectl.cli.main import run
-from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from icectl.checks.rules import Level
 from icectl.model.ids import ChunkId
 from icectl.ops.stats.run import StatsOptions, measure
 from icectl.ops.validate.result import ValidateResult
-from icectl.ops.validate.rule import Level
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage

@@ -19,15 +19,15 @@ EXAMPLES = {
     "branch list": (("icectl branch list", "every branch and the commit at its tip"),),
     "branch create": (
         ("icectl branch create dev", "a branch at the tip of main"),
-        ("icectl branch create fix v1.0", "a branch where the tag v1.0 points"),
+        ("icectl branch create fix v1.0", "a branch at the commit of tag v1.0"),
     ),
     "branch delete": (
-        ("icectl branch delete dev", "the commits stay until gc collects them"),
-        ("icectl branch delete dev --expect 4KGM3P2Q", "only if nobody has moved it"),
+        ("icectl branch delete dev", "gc deletes the commits later"),
+        ("icectl branch delete dev --expect 4KGM3P2Q", "only if it has not moved"),
     ),
     "branch reset": (
-        ("icectl branch reset main main~1", "take back the newest commit of main"),
-        ("icectl branch reset main 9XJF5WGW --expect 4KGM3P2Q", "only if nobody has moved it"),
+        ("icectl branch reset main main~1", "undo the newest commit of main"),
+        ("icectl branch reset main 9XJF5WGW --expect 4KGM3P2Q", "only if it has not moved"),
     ),
 }
 
@@ -49,7 +49,7 @@ def list_branches(context: CommandContext) -> None:
 def create(context: CommandContext, name: NewNameArgument, ref: DefaultRefArgument = None) -> None:
     """Create a branch.
 
-    It points at REF, by default at the tip of main.
+    The branch points to REF, by default to the tip of main.
     """
     at = DEFAULT_REF if ref is None else ref
     context.emit(refs.create_branch(context.open_repository(), name, at), render_branch_change)
@@ -61,9 +61,9 @@ def delete(context: CommandContext, branch: BranchArgument, expect: ExpectOption
 
     The branch main cannot be deleted.
 
-    Only the name goes, at once and without a question, as in git: the output says where the
-    branch pointed, and a new branch there undoes it, as long as gc has not collected what no
-    other ref reaches. With --expect the branch is deleted only if it still points there.
+    Only the name is deleted, without confirmation, as in git. The output shows the snapshot that
+    the branch pointed to; to undo, create a branch there before gc deletes the snapshots that no
+    other ref reaches. With --expect the branch is deleted only if it still points to that REF.
     """
     change = refs.delete_branch(context.open_repository(), branch, expect)
     context.emit(change, render_branch_change)
@@ -80,9 +80,9 @@ def reset(
 ) -> None:
     """Move a branch to another commit.
 
-    It happens at once and without a question: the output says where the branch pointed, and
-    a reset back to there undoes it, as long as gc has not collected what no other ref
-    reaches. With --expect the branch is moved only if it still points there.
+    There is no confirmation. The output shows the snapshot that the branch pointed to; to undo,
+    reset the branch to it before gc deletes the snapshots that no other ref reaches. With
+    --expect the branch is moved only if it still points to that REF.
     """
     change = refs.reset_branch(context.open_repository(), branch, ref, expect)
     context.emit(change, render_branch_change)

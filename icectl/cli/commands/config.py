@@ -11,12 +11,12 @@ from icectl.cli.options import command
 
 EXAMPLES = {
     "config get": (
-        ("icectl config get", "everything that is not at its default"),
+        ("icectl config get", "all values that differ from the default"),
         ("icectl config get inline_chunk_threshold_bytes", "one value"),
     ),
     "config set": (
-        ("icectl config set inline_chunk_threshold_bytes 1024", "for every client from now on"),
-        ("icectl config set compression.level null", "back to the default"),
+        ("icectl config set inline_chunk_threshold_bytes 1024", "for every client"),
+        ("icectl config set compression.level null", "restore the default"),
     ),
 }
 
@@ -25,16 +25,17 @@ EXAMPLES = {
 def get(
     context: CommandContext,
     key: Annotated[
-        str | None, typer.Argument(metavar="KEY", help="A dotted key, such as compression.level.")
+        str | None,
+        typer.Argument(metavar="CONFIG_KEY", help="A dotted key, such as compression.level."),
     ] = None,
 ) -> None:
     """Show the stored configuration.
 
-    With KEY, one value of it.
+    With KEY, show one value.
 
-    What the repository leaves out, or has as null, is at the default of the client.
+    If a value is missing or null, clients use their default.
     """
-    from icectl.ops.redaction import redact_locations
+    from icectl.model.redaction import redact_locations
     from icectl.ops.settings import NamedValue, read_config_value
     from icectl.render.settings import render_mapping, render_named_value
     from icectl.repository.config import read_config
@@ -52,19 +53,17 @@ def get(
 def set_value(
     context: CommandContext,
     key: Annotated[
-        str, typer.Argument(metavar="KEY", help="A dotted key, such as compression.level.")
+        str, typer.Argument(metavar="CONFIG_KEY", help="A dotted key, such as compression.level.")
     ],
     value: Annotated[
         str,
-        typer.Argument(
-            metavar="VALUE", help="JSON, or else a text; null goes back to the default."
-        ),
+        typer.Argument(metavar="VALUE", help="JSON, or plain text; null restores the default."),
     ],
 ) -> None:
     """Set a value of the stored configuration.
 
-    Every client reads it when it opens the repository, and cannot open it at all when a value
-    has the wrong type. So only known keys are set, and only to values that clients take.
+    Every client reads the configuration when it opens the repository, and fails if a value has
+    the wrong type. Therefore only known keys and values that clients accept can be set.
     """
     from icectl.cli.values import parse_value
     from icectl.ops.settings import set_config_value

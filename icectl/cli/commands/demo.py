@@ -1,4 +1,4 @@
-"""`icectl demo`: a repository with a history, and a tour through the commands."""
+"""`icectl demo`: create a repository with a history and run the commands on it."""
 
 from __future__ import annotations
 
@@ -19,30 +19,30 @@ from icectl.render.blocks import Line
 
 EXAMPLES = {
     "demo": (
-        ("icectl demo demo-repo", "see everything at work in half a minute"),
-        ("icectl demo demo-repo --no-tour", "only make the repository, to try things on"),
+        ("icectl demo demo-repo", "see all commands at work in half a minute"),
+        ("icectl demo demo-repo --no-tour", "only create a repository for experiments"),
     )
 }
 POLICY = "--keep-last 3 --keep-weekly 4"
 TOUR = (
-    ("Every commit, also those that no branch leads to any more", "log --graph --all --oneline"),
-    ("What is in the newest version", "ls --tree"),
-    ("What the last six commits changed", "diff main~6 main"),
-    ("Every operation on the repository, not only commits", "ops-log -n 12"),
-    ("Is all of it sound, down to each chunk file?", "validate --level chunks"),
-    ("Where the bytes go", "stats"),
-    ("Which history a retention policy would release, and why", f"expire {POLICY} --dry-run"),
-    ("Release it", f"expire {POLICY} --yes"),
-    ("What nothing needs any more", "gc --older-than 7d --dry-run"),
+    ("All commits, including those no longer on any branch", "log --graph --all --oneline"),
+    ("The content of the newest version", "ls --tree"),
+    ("The changes of the last six commits", "diff main~6 main"),
+    ("All operations on the repository, not only commits", "ops-log -n 12"),
+    ("Check the repository, including each chunk file", "validate --level chunks"),
+    ("Storage usage", "stats"),
+    ("The snapshots a retention policy would release, and why", f"expire {POLICY} --dry-run"),
+    ("Release them", f"expire {POLICY} --yes"),
+    ("Objects that are no longer referenced", "gc --older-than 7d --dry-run"),
 )
-COLLECT = ("Delete it", "gc --older-than 7d --yes")
+COLLECT = ("Delete them", "gc --older-than 7d --yes")
 COLLECT_WITH_SPARK = (
-    "The same on the copy, as a Spark job: the same plan, the same result",
+    "Collect the copy with a Spark job: the same plan, the same result",
     "gc --older-than 7d --yes --engine spark",
 )
 AFTERWARDS = (
-    ("Sound as before, and smaller; garbage of the last week is left", "validate --level chunks"),
-    ("What happened is in the log of operations", "ops-log -n 3"),
+    ("Still valid, and smaller; garbage of the last week remains", "validate --level chunks"),
+    ("The ops log contains what happened", "ops-log -n 3"),
 )
 
 
@@ -51,7 +51,7 @@ class TourStep:
     command: str
     exit_code: int
     output: str | None
-    """What it printed to standard output, under --json; else it went there itself."""
+    """Its standard output with --json; otherwise the command writes to the terminal itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ class Demo:
     writer: str
     steps: tuple[TourStep, ...]
     left_out: str | None
-    """Why the Spark part was left out; None when it ran."""
+    """Why the Spark part was skipped; None if it ran."""
 
 
 @command(repository=False)
@@ -74,25 +74,24 @@ def demo(
         Literal["icechunk", "icectl"] | None,
         typer.Option(
             "--writer",
-            help="Who writes the repository: the official package (the default where it is "
+            help="The writer of the repository: the official package (the default if it is "
             "installed) or icectl itself.",
         ),
     ] = None,
     no_tour: Annotated[
-        bool, typer.Option("--no-tour", help="Make the repository, and run no command on it.")
+        bool, typer.Option("--no-tour", help="Create the repository but run no commands.")
     ] = False,
 ) -> None:
     """Create a demo repository and tour the commands.
 
-    The repository holds six weeks of sea surface temperature: daily commits, a release, a
-    branch, a commit that was taken back, an experiment that was given up and a writer that
-    died, so that there is something to look at, to expire and to collect. Then each command of
-    the tour is printed with its real output. Spark takes part where Java and pyspark are there.
+    The repository contains six weeks of sea surface temperature: daily commits, a release, a
+    branch, a commit that was reset, an abandoned experiment and a crashed writer, so there is
+    something to show, expire and collect. Then the tour prints each command with its real output.
+    It includes Spark if Java and pyspark are installed.
 
-    Only new files in DIRECTORY are written, and nothing outside of it; delete it when you are
-    done.
+    Only new files in DIRECTORY are written; delete it when you are done.
     """
-    from icectl.ops.demo.write import (
+    from icectl.demo.write import (
         check_directory,
         choose_author,
         parse_directory,
@@ -109,14 +108,14 @@ def demo(
     if not no_tour:
         tour.run()
     if context.wants_text:
-        context.note(f"the repository stays in {repository}; delete {root} when you are done")
+        context.note(f"the repository remains in {repository}; delete {root} when you are done")
     else:
         steps = tuple(tour.steps)
         context.emit(Demo(str(repository), author, steps, tour.left_out), lambda _demo: ())
 
 
 class Tour:
-    """Commands on the demo repository, each in a process of its own as a user would start it."""
+    """Runs commands on the demo repository, each in a separate process."""
 
     def __init__(self, context: CommandContext, repository: Path) -> None:
         self.context = context
@@ -139,7 +138,7 @@ class Tour:
         if self.left_out is None:
             self._call(*COLLECT_WITH_SPARK, copy)
         else:
-            self._say(f"# The same as a Spark job is left out: {self.left_out}", "")
+            self._say(f"# The Spark job is skipped: {self.left_out}", "")
         for meaning, line in AFTERWARDS:
             self._call(meaning, line)
 
@@ -148,9 +147,9 @@ class Tour:
             self.context.output.write(lines)
 
     def _copy_repository(self, copy: Path) -> None:
-        """With the times of the files, which say what is old enough to go."""
+        """Copy with the times of the files, because gc deletes by age."""
         names = shlex.join(["cp", "-a", str(self.repository), str(copy)])
-        self._say("# A copy, to collect it with the other engine", f"$ {names}", "")
+        self._say("# Make a copy for the other engine", f"$ {names}", "")
         try:
             shutil.copytree(self.repository, copy)
         except OSError as error:

@@ -1,4 +1,4 @@
-"""`icectl diff`: what changed between two versions."""
+"""`icectl diff`: show changes between two versions."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = {
     "diff": (
-        ("icectl diff v1.0", "what changed since the tag v1.0 up to the tip of main"),
-        ("icectl diff --commit main~3", "what one commit changed"),
-        ("icectl diff main...experiment", "what the branch did since it left main"),
+        ("icectl diff v1.0", "changes from the tag v1.0 to the tip of main"),
+        ("icectl diff --commit main~3", "changes of one commit"),
+        ("icectl diff main...experiment", "changes on the branch since it left main"),
         ("icectl diff v1.0 v2.0 --path /surface --chunks", "one group, with chunk coordinates"),
         ("icectl diff main~1 main --exit-code --quiet", "for scripts: 0 the same, 3 different"),
     )
@@ -37,7 +37,7 @@ def diff(
         str | None, typer.Argument(metavar="FROM", help=f"The older version. {REF_HELP}")
     ] = None,
     to: Annotated[
-        str | None, typer.Argument(metavar="TO", help="The newer version; main unless it is given.")
+        str | None, typer.Argument(metavar="TO", help="The newer version. Default: main.")
     ] = None,
     commit: Annotated[
         str | None,
@@ -45,35 +45,37 @@ def diff(
     ] = None,
     merge_base: Annotated[
         bool,
-        typer.Option("--merge-base", help="Begin at the newest common ancestor of FROM and TO."),
+        typer.Option("--merge-base", help="Start at the newest common ancestor of FROM and TO."),
     ] = False,
     path: Annotated[
-        str, typer.Option("--path", metavar="PATH", help="Only this node and what is below it.")
+        str, typer.Option("--path", metavar="PATH", help="Only this node and its descendants.")
     ] = "/",
-    chunks: Annotated[bool, typer.Option("--chunks", help="Show which chunks, as ranges.")] = False,
-    stat: Annotated[bool, typer.Option("--stat", help="A table with chunks and bytes.")] = False,
+    chunks: Annotated[
+        bool, typer.Option("--chunks", help="Show chunk coordinates as ranges.")
+    ] = False,
+    stat: Annotated[bool, typer.Option("--stat", help="Show a table of chunks and bytes.")] = False,
     name_only: Annotated[
-        bool, typer.Option("--name-only", help="Only the paths that changed.")
+        bool, typer.Option("--name-only", help="Show only the changed paths.")
     ] = False,
     exit_code: Annotated[
         bool,
         typer.Option(
             "--exit-code",
-            help="Exit with 3 when there is a difference; with --quiet the diff is not printed.",
+            help="Exit with 3 if there is a difference; with --quiet do not print the diff.",
         ),
     ] = False,
 ) -> int:
-    """Show what changed between two versions.
+    """Show changes between two versions.
 
-    TO is main unless it is given. A..B and A...B work as in git.
+    TO defaults to main. A..B and A...B work as in git.
 
-    Nodes are marked + (new), - (deleted), ~ (changed) and → (moved). Where FROM is an ancestor
-    of TO, the change is told by the transaction logs, those of expired ancestors included;
-    otherwise, or when a log is missing or damaged, the content of the two versions is compared:
-    nodes by id, then by path, and chunks by their references.
+    Nodes are marked + (new), - (deleted), ~ (changed) and → (moved). If FROM is an ancestor of
+    TO, the diff uses the transaction logs, including those of expired ancestors. Otherwise, or if
+    a log is missing or damaged, it compares the content of the two versions: nodes by id, then by
+    path, and chunks by their references.
 
-    By the logs a node can be both new and updated, and a chunk can have been written and yet be
-    the same; by content such things do not show. The bytes are those that references name.
+    In the logs a node can be both new and updated, and a chunk can be written with the same
+    content; a comparison of content does not show this. Byte counts are the lengths in references.
     """
     if sum((chunks, stat, name_only)) > 1:
         raise UsageError("only one of --chunks, --stat and --name-only can be given")
@@ -86,7 +88,7 @@ def diff(
     versions = _select_versions(repository, from_, to, commit, merge_base)
     nodes = diff_nodes(repository, versions, path=path)
     if nodes.fallback is not None:
-        context.warn(f"{nodes.fallback}; the content is compared instead")
+        context.warn(f"{nodes.fallback}; comparing the content instead")
     seen: list[str] = []
     changes = _remember_paths(
         read_chunk_changes(repository, nodes, compare=not name_only, deleted_arrays=stat), seen
@@ -111,7 +113,7 @@ def diff(
         )
     different = bool(seen) or not nodes.is_empty
     if not different and context.wants_text:
-        context.note("there is no difference")
+        context.note("no differences")
     return FINDINGS if exit_code and different else DONE
 
 
@@ -127,21 +129,19 @@ def _select_versions(
     if commit is not None:
         if from_ is not None or merge_base:
             raise UsageError(
-                "--commit names both versions, so that neither FROM nor --merge-base goes with it",
+                "--commit cannot be combined with FROM or --merge-base",
                 hint=f"icectl diff --commit {shell_word(commit)}",
             )
         return select_commit(repository, commit)
     if from_ is None:
         raise UsageError(
-            "diff needs a version to begin with",
+            "diff needs a version to compare with",
             hint="icectl diff FROM [TO], or icectl diff --commit REF",
         )
     refs = parse_range(repository, from_)
     if refs is not None:
         if to is not None:
-            raise UsageError(
-                f"{from_} names both versions, so TO cannot be given", hint=f"icectl diff {from_}"
-            )
+            raise UsageError(f"{from_} cannot be combined with TO", hint=f"icectl diff {from_}")
         from_, to, merge_base = refs.from_, refs.to, merge_base or refs.from_merge_base
     newer = DEFAULT_REF if to is None else to
     return select_versions(repository, from_, newer, merge_base=merge_base)

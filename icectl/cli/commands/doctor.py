@@ -1,4 +1,4 @@
-"""`icectl doctor`: is all there that icectl needs?"""
+"""`icectl doctor`: check the installation and the storage."""
 
 from __future__ import annotations
 
@@ -13,15 +13,16 @@ from icectl.cli.context import CommandContext
 from icectl.cli.hints import describe_hint
 from icectl.cli.options import command
 from icectl.errors import IcectlError, RepositoryNotFoundError
+from icectl.render.sizes import format_count
 
 if TYPE_CHECKING:
     from icectl.ops.doctor import Check
 
 EXAMPLES = {
     "doctor": (
-        ("icectl doctor", "the installation, and the repository here if there is one"),
-        ("icectl doctor -r s3://bucket/prefix", "the storage of a repository as well"),
-        ("icectl doctor -r prod --read-only", "the same, and write nothing at all"),
+        ("icectl doctor", "the installation, and the repository in this directory"),
+        ("icectl doctor -r s3://bucket/prefix", "also the storage of a repository"),
+        ("icectl doctor -r prod --read-only", "the same without writing anything"),
     )
 }
 
@@ -32,20 +33,19 @@ def doctor(
     read_only: Annotated[
         bool,
         typer.Option(
-            "--read-only", help="Do not try conditional writes, which takes a small object."
+            "--read-only", help="Do not test conditional writes, which writes a small object."
         ),
     ] = False,
 ) -> int | None:
     """Check the installation and the storage.
 
-    Looked at are the interpreter, the libraries, Java and Spark, the config file, where
-    credentials come from (names only, never a value), and, where a repository is named or the
-    current directory is in one: whether its storage can be reached, whether it honours
-    conditional writes, how far its clock is off, and whether `icectl repair` has something to
-    mend. To try conditional writes on S3 or GCS one small object is written beside the
-    repository and deleted again.
+    Checks the interpreter, the libraries, Java and Spark, the config file, and the sources of
+    credentials (names only, never a value). If a repository is given or the current directory is
+    in one, also checks whether its storage is reachable and honours conditional writes, how far
+    its clock is off, and whether the repository needs `icectl repair`. The test of conditional
+    writes on S3 and GCS writes a small object next to the repository and deletes it.
 
-    Exit code 0 says that nothing failed, 1 that something did; warnings are not failures.
+    Exit code 0 means that no check failed, 1 that a check failed; warnings are not failures.
     """
     from icectl.ops.doctor import diagnose
     from icectl.render.doctor import render_diagnosis
@@ -82,7 +82,7 @@ def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
         storage = context.open_storage()
     except RepositoryNotFoundError:
         yield Check(
-            "storage", "absent", "not checked, since no repository was named", "-r LOCATION"
+            "storage", "absent", "not checked, because no repository was given", "-r LOCATION"
         )
     except IcectlError as error:
         yield Check("storage", "failed", error.message, error.hint)
@@ -95,10 +95,12 @@ def _check_config(context: CommandContext) -> Check:
     from icectl.ops.doctor import Check
 
     try:
-        count = len(context.config.repositories)
+        count = format_count(len(context.config.repositories), "repository", "repositories")
     except IcectlError as error:
         return Check("config file", "failed", error.message, error.hint)
     path = context.config.path
     if not context.config.text:
-        return Check("config file", "absent", f"there is no {path}", "icectl remote add makes it")
-    return Check("config file", "ok", f"{path}, {count} repositories")
+        return Check(
+            "config file", "absent", f"{path} does not exist", "icectl remote add creates it"
+        )
+    return Check("config file", "ok", f"{path}, {count}")

@@ -12,29 +12,29 @@ from icectl.cli.context import CommandContext
 from icectl.cli.moments import parse_age, parse_moment
 from icectl.cli.options import DryRunOption, YesOption, command
 from icectl.errors import UsageError
-from icectl.ops.expire.execute import execute_expiration, plan_for
+from icectl.ops.expire.execute import execute_expiration
+from icectl.ops.expire.plan import plan_for
 from icectl.ops.expire.policy import Policy, find_idle_globs
 from icectl.ops.expire.report import build_result
 from icectl.render.expire import render_expiration
-from icectl.repository.backups import check_newest
 from icectl.repository.open import open_repository
 
 EXAMPLES = {
     "expire": (
-        ("icectl expire --older-than 30d --dry-run", "what the official expiration would do"),
+        ("icectl expire --older-than 30d --dry-run", "the plan of the official expiration"),
         (
             "icectl expire --keep-last 20 --keep-daily 30 --keep-monthly 12 --keep-tagged 'v*'",
-            "dense history for a month, sparse for a year, releases for ever",
+            "daily history for a month, monthly for a year, releases forever",
         ),
         (
             "icectl expire --policy default -r era5 --yes",
-            "from cron, with the policy of the config file",
+            "for cron, with a policy from the config file",
         ),
     )
 }
 
 LATEST_CUTOFF = 24 * 3600 * 1_000_000
-"""How far ahead of the storage's clock a cutoff may lie: the clocks of writers differ."""
+"""How far a cutoff may be ahead of the storage's clock, because the clocks of writers differ."""
 
 
 def _count(name: str, what: str) -> Any:
@@ -49,14 +49,13 @@ def expire(
         typer.Option(
             "--older-than",
             metavar="TIME",
-            help="Release only what was flushed before this: a date, a time or an age (30d) by the "
-            "storage's clock. "
-            "Alone, it is the official expiration.",
+            help="Release only snapshots flushed before this date, time or age (30d) by the "
+            "storage's clock. Without other rules, this is the official expiration.",
         ),
     ] = None,
     keep_last: Annotated[int | None, _count("last", "Keep the newest snapshots.")] = None,
     keep_hourly: Annotated[
-        int | None, _count("hourly", "Keep the newest of each of the last hours that have one.")
+        int | None, _count("hourly", "Keep the newest of each of the last hours with a snapshot.")
     ] = None,
     keep_daily: Annotated[int | None, _count("daily", "The same for days.")] = None,
     keep_weekly: Annotated[int | None, _count("weekly", "The same for weeks (ISO).")] = None,
@@ -67,13 +66,13 @@ def expire(
         typer.Option(
             "--keep-within",
             metavar="AGE",
-            help="Keep all not older than this, counted back from the branch's newest snapshot.",
+            help="Keep snapshots younger than this, relative to the newest one of the branch.",
         ),
     ] = None,
     keep_tagged: Annotated[
         list[str] | None,
         typer.Option(
-            "--keep-tagged", metavar="GLOB", help="Keep what these tags point to. Repeatable."
+            "--keep-tagged", metavar="GLOB", help="Keep the snapshots of these tags. Repeatable."
         ),
     ] = None,
     branch: Annotated[
@@ -81,7 +80,7 @@ def expire(
         typer.Option(
             "--branch",
             metavar="GLOB",
-            help="Apply the rules to these branches only; all others stay whole. Repeatable.",
+            help="Apply the rules only to these branches; keep all others. Repeatable.",
         ),
     ] = None,
     protect: Annotated[
@@ -89,13 +88,13 @@ def expire(
         typer.Option(
             "--protect",
             metavar="GLOB",
-            help="Branches that stay whole, and tags that stay. Repeatable.",
+            help="Exempt these branches and tags. Repeatable.",
         ),
     ] = None,
     delete_expired_branches: Annotated[
         bool,
         typer.Option(
-            "--delete-expired-branches", help="Delete branches whose tip is expired; not main."
+            "--delete-expired-branches", help="Delete branches whose tip is expired, except main."
         ),
     ] = False,
     delete_expired_tags: Annotated[
@@ -109,7 +108,7 @@ def expire(
         typer.Option(
             "--policy",
             metavar="NAME",
-            help="Take the rules from the config file: [repositories.REPO.policies.NAME].",
+            help="Use the rules in the config file: [repositories.REPO.policies.NAME].",
         ),
     ] = None,
     dry_run: DryRunOption = False,
@@ -117,10 +116,10 @@ def expire(
 ) -> None:
     """Release old snapshots from the history.
 
-    A snapshot that any rule keeps is kept, and so are the tips of branches and tags. What is
-    released can no longer be opened through the history; its files stay until `icectl gc`.
-    A kept snapshot whose parent goes is joined to its nearest kept ancestor, and remembers
-    the transaction logs in between, so that diffs stay right.
+    Keeps every snapshot that any rule keeps, and the tips of branches and tags. Released snapshots
+    are no longer part of the history; `icectl gc` deletes their files later. If the parent of
+    a kept snapshot is released, its nearest kept ancestor becomes its parent; the snapshot records
+    the transaction logs in between, so diffs remain correct.
     """
     given: dict[str, Any] = {
         "older_than": older_than,
@@ -137,13 +136,13 @@ def expire(
         "delete_expired_branches": delete_expired_branches,
         "delete_expired_tags": delete_expired_tags,
     }
-    # An empty text is no rule left out but a mistake: it must not widen what is released.
+    # An empty glob is a mistake, not a missing rule: it must not release more snapshots.
     given = {name: value for name, value in given.items() if value or value == ""}
     if policy is not None:
         if given:
             raise UsageError(
-                "--policy stands alone: the rules come from the config file",
-                hint="change the policy there, or give all rules here",
+                "--policy cannot be combined with other rules",
+                hint="change the policy in the config file, or give all rules as options",
             )
         given = context.config.policy(
             context.options.repo or context.environ.get("ICECTL_REPO"), policy
@@ -155,10 +154,9 @@ def expire(
     planned = plan_for(repository, rules)
     for rule, glob in find_idle_globs(rules, planned.history.branches, planned.history.tags):
         kinds = {"branch": "branch", "keep_tagged": "tag"}.get(rule, "branch or tag")
-        context.warn(f"--{rule.replace('_', '-')} {glob} fits no {kinds}")
+        context.warn(f"--{rule.replace('_', '-')} {glob} does not match any {kinds}")
     if dry_run or planned.plan.is_empty:
-        if repository.info is not None:
-            check_newest(repository.storage, repository.info)
+        repository.check_newest()
         result = build_result(repository, planned, dry_run=dry_run)
         context.emit(result, render_expiration, paged=True)
         return
@@ -173,16 +171,16 @@ def expire(
 
 
 def build_policy(given: dict[str, Any], read_clock: Callable[[], int]) -> Policy:
-    """The policy from words of the command line or values of the config file.
+    """Build the policy from command-line options or values of the config file.
 
-    Ages count back from the storage's time: a wrong clock here must not release what is young.
+    Ages are relative to the storage's clock: a wrong local clock must not release young snapshots.
     """
     known = {field.name for field in fields(Policy)}
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in known:
             raise UsageError(
-                f"a policy has no rule {name!r}", hint="the rules are: " + ", ".join(sorted(known))
+                f"unknown rule {name!r} in a policy", hint=f"use one of {', '.join(sorted(known))}"
             )
         if name == "older_than":
             values[name] = _parse_cutoff(str(value), read_clock())
@@ -191,7 +189,7 @@ def build_policy(given: dict[str, Any], read_clock: Callable[[], int]) -> Policy
         elif name in ("keep_tagged", "branch", "protect"):
             globs = [value] if isinstance(value, str) else value
             if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
-                raise UsageError(f"the rule {name} of a policy is a list of globs")
+                raise UsageError(f"the rule {name} of a policy must be a list of globs")
             if "" in globs:
                 raise UsageError(
                     f"--{name.replace('_', '-')} is empty",
@@ -200,18 +198,18 @@ def build_policy(given: dict[str, Any], read_clock: Callable[[], int]) -> Policy
             values[name] = tuple(globs)
         elif name.startswith("delete_"):
             if not isinstance(value, bool):
-                raise UsageError(f"the rule {name} of a policy is true or false")
+                raise UsageError(f"the rule {name} of a policy must be true or false")
             values[name] = value
         elif not isinstance(value, int) or isinstance(value, bool):
-            raise UsageError(f"the rule {name} of a policy is a number")
+            raise UsageError(f"the rule {name} of a policy must be a number")
         else:
             values[name] = value
     return Policy(**values)
 
 
 def _parse_cutoff(text: str, now: int) -> int:
-    """The time; `UsageError` for one that only a misspelled year can mean."""
+    """Return the time; raise `UsageError` if it is in the future, such as a mistyped year."""
     cutoff = parse_moment(text, now)
     if cutoff > now + LATEST_CUTOFF:
-        raise UsageError("--older-than lies in the future", hint="write an age such as 7d")
+        raise UsageError("--older-than is in the future", hint="give an age such as 7d")
     return cutoff

@@ -1,4 +1,4 @@
-"""`icectl export`: the repository as tables in files."""
+"""`icectl export`: write the repository as tables to files."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from icectl.cli.spark_options import (
     resolve_scope,
 )
 from icectl.errors import UsageError
-from icectl.ops.tables.export import (
+from icectl.ops.export import (
     ExportedTable,
     ExportResult,
     check_target,
     export_locally,
     require_pyarrow,
 )
-from icectl.ops.tables.names import TABLES, check_table
 from icectl.render.rows import render_export
 from icectl.storage.open import split_location
+from icectl.tables.names import TABLES, check_table
 
 if TYPE_CHECKING:
-    from icectl.ops.tables.scan import Partition, TableScan
+    from icectl.tables.scan import Partition, TableScan
 
 EXAMPLES = {
     "export": (
-        ("icectl export chunk_refs --to tables", "where each chunk of main is, as Parquet"),
+        ("icectl export chunk_refs --to tables", "the chunk references of main, as Parquet"),
         ("icectl export all --to tables --format jsonl", "every table"),
         ("icectl export nodes chunk_refs --ref v1.0 --ref main --to tables", "two versions"),
         (
@@ -56,21 +56,19 @@ def export(
     context: CommandContext,
     tables: Annotated[
         list[str],
-        typer.Argument(
-            metavar="TABLE", help=f"One of: {', '.join(TABLES)}; or {ALL}. Several may be given."
-        ),
+        typer.Argument(metavar="TABLE", help=f"One or more of {', '.join(TABLES)}; or {ALL}."),
     ],
     to: Annotated[
         str,
         typer.Option(
             "--to",
             metavar="DIRECTORY",
-            help="Where to write: TABLE/part-….FORMAT is made in it. Spark takes URLs, too.",
+            help="The target directory, for files TABLE/part-….FORMAT. With Spark also a URL.",
         ),
     ],
     format_: Annotated[
         Literal["parquet", "csv", "jsonl"],
-        typer.Option("--format", help="The kind of the files."),
+        typer.Option("--format", help="The file format."),
     ] = "parquet",
     ref: TableRefOption = (),  # type: ignore[assignment]
     all_snapshots: AllSnapshotsOption = False,
@@ -83,10 +81,10 @@ def export(
     """Write the repository as tables to files.
 
     The tables are refs (branches and tags), snapshots (the history), nodes (groups and
-    arrays), manifests, chunk_refs (where each chunk is), changes (what each commit changed),
-    ops_log (operations) and objects (what lies in the storage). Their columns are documented
-    in README, and change only by addition. Files that the table cannot need are not read.
-    URLs are written as they are, with passwords and signatures in them.
+    arrays), manifests, chunk_refs (the location of each chunk), changes (the changes of each
+    commit), ops_log (operations) and objects (the files in the storage). icectl-tables(7) lists
+    their columns; future versions only add columns. Files that a table does not need are not
+    read. URLs are written unchanged, including passwords and signatures.
 
     Needs pyarrow, and for --engine spark PySpark and Java: pip install 'icectl[spark]'.
     """
@@ -99,7 +97,7 @@ def export(
     engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl export")
     to = _parse_target(to, on_spark=engines.is_asked_for)
     require_pyarrow()
-    from icectl.ops.tables.scan import TableScan
+    from icectl.tables.scan import TableScan
 
     repository = context.open_repository()
     scope = resolve_scope(context, repository, ref, all_snapshots, as_of)
@@ -108,7 +106,7 @@ def export(
     if "://" not in to:
         for name in names:
             check_target(Path(to, name))
-    # Spark plans on its own; where it is not asked for, the plan decides.
+    # Spark makes its own plan; unless Spark was requested, the plan decides.
     planned = [] if engines.is_asked_for else [scan.plan() for scan in scans]
     num_rows = sum(partition.work.num_rows for plan in planned for partition in plan)
     with engines:
@@ -161,14 +159,14 @@ def _export_with_spark(
 
 
 def _parse_target(to: str, *, on_spark: bool) -> str:
-    """A path, which `file://` is as well, or the URL of another storage that Spark writes to."""
+    """Return a path (also for `file://`), or the URL of a storage that Spark writes to."""
     if not to:
-        raise UsageError("--to names no directory", hint="--to . is the current one")
+        raise UsageError("--to is empty", hint="write --to . for the current directory")
     if to.lower().startswith("file://"):
         return split_location(to)[1]
     if "://" in to and not on_spark:
         raise UsageError(
-            f"the local engine writes to directories, and {to} is none",
-            hint="--engine spark takes URLs",
+            f"the local engine writes only to directories, but {to} is a URL",
+            hint="add --engine spark to write to a URL",
         )
     return to if "://" in to else split_location(to)[1]

@@ -10,10 +10,10 @@ from icectl.cli.context import CommandContext
 from icectl.cli.options import command
 
 EXAMPLES = {
-    "flags list": (("icectl flags list", "every flag, and whether it is on"),),
+    "flags list": (("icectl flags list", "all flags and their values"),),
     "flags set": (
-        ("icectl flags set delete_tag off", "from now on no client deletes a tag"),
-        ("icectl flags set delete_tag default", "as if it had never been set"),
+        ("icectl flags set delete_tag off", "forbid all clients to delete tags"),
+        ("icectl flags set delete_tag default", "remove the setting"),
     ),
 }
 
@@ -44,7 +44,7 @@ def set_flag(
 ) -> None:
     """Turn a feature flag on or off.
 
-    VALUE `default` removes the setting; every flag is on by default.
+    The VALUE `default` removes the setting; every flag is on by default.
     """
     from icectl.ops import settings
     from icectl.render.settings import render_flags

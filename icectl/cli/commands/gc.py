@@ -1,4 +1,4 @@
-"""`icectl gc`: delete what no version of the repository needs."""
+"""`icectl gc`: delete unreferenced objects."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from icectl.render.gc import render_gc, render_notes
 from icectl.render.sizes import format_count, format_size
 
 if TYPE_CHECKING:
-    from icectl.ops.gc.collect import PlannedRun
-    from icectl.ops.gc.objects import ObjectKind
-    from icectl.ops.gc.plan_file import SavedPlan
-    from icectl.ops.gc.result import GcResult
+    from icectl.ops.gc.report import GcResult
+    from icectl.ops.gc.run import PlannedRun
+    from icectl.ops.gc.saved_plan import SavedPlan
+    from icectl.pipeline.objects import ObjectKind
 
 EXAMPLES = {
     "gc": (
-        ("icectl gc --older-than 7d --dry-run", "what would be deleted, and how much it is"),
-        ("icectl gc --older-than 7d --yes --max-delete 20%", "fit for cron"),
-        ("icectl gc --older-than 7d --dry-run --plan gc.jsonl", "save the plan to look at it"),
-        ("icectl gc --apply gc.jsonl", "delete what that plan named and is garbage still"),
+        ("icectl gc --older-than 7d --dry-run", "show the number and size of objects to delete"),
+        ("icectl gc --older-than 7d --yes --max-delete 20%", "for cron"),
+        ("icectl gc --older-than 7d --dry-run --plan gc.jsonl", "save the plan for review"),
+        ("icectl gc --apply gc.jsonl", "delete the objects in that plan that are still garbage"),
         (
             "icectl gc --older-than 7d --yes --engine spark --spark-master spark://host:7077",
-            "look at the chunks and delete them on a cluster",
+            "compare and delete chunks on a cluster",
         ),
     )
 }
@@ -53,8 +53,8 @@ def collect(
         typer.Option(
             "--older-than",
             metavar="TIME",
-            help="Only what was created before this, by the storage's clock: an age (7d, 12h) "
-            "or a date.",
+            help="Delete only objects older than this age (7d, 12h) or date, by the storage's "
+            "clock.",
         ),
     ] = None,
     dry_run: DryRunOption = False,
@@ -64,7 +64,7 @@ def collect(
         typer.Option(
             "--only",
             metavar="KINDS",
-            help=f"Delete only these kinds, with commas between: {', '.join(KINDS)}. Repeatable.",
+            help=f"Delete only these kinds, separated by commas: {', '.join(KINDS)}. Repeatable.",
         ),
     ] = (),  # type: ignore[assignment]
     plan: Annotated[
@@ -72,8 +72,8 @@ def collect(
         typer.Option(
             "--plan",
             metavar="FILE",
-            help="Save the plan, as far as --only goes: Parquet when FILE ends in .parquet, "
-            "else JSON Lines.",
+            help="Save the plan for the kinds of --only: as Parquet if FILE ends in .parquet, "
+            "otherwise as JSON Lines.",
         ),
     ] = None,
     apply: Annotated[
@@ -81,8 +81,8 @@ def collect(
         typer.Option(
             "--apply",
             metavar="FILE",
-            help="Delete what this saved plan names, where it is garbage still. With "
-            "--older-than, by that time in place of the plan's own.",
+            help="Delete the objects in this saved plan that are still garbage. --older-than "
+            "overrides the time of the plan.",
         ),
     ] = None,
     max_delete: Annotated[
@@ -90,13 +90,14 @@ def collect(
         typer.Option(
             "--max-delete",
             metavar="20%|N",
-            help="Refuse when more than this share or number of all objects would go.",
+            help="Refuse to delete more than this share (20%) or number of all objects.",
         ),
     ] = None,
     allow_recent: Annotated[
         bool,
         typer.Option(
-            "--allow-recent", help="Allow a time under 24 hours ago. Nobody may be writing then."
+            "--allow-recent",
+            help="Allow a time less than 24 hours ago. Only safe while nobody writes.",
         ),
     ] = False,
     known_missing: Annotated[
@@ -104,8 +105,8 @@ def collect(
         typer.Option(
             "--known-missing",
             metavar="FILE",
-            help="Objects whose loss is known: the list that `icectl validate` writes, or a "
-            "path on each line.",
+            help="Accept these missing objects: the list that `icectl validate` writes, or one "
+            "path per line.",
         ),
     ] = None,
     overwritten_older_than: Annotated[
@@ -113,16 +114,16 @@ def collect(
         typer.Option(
             "--overwritten-older-than",
             metavar="TIME",
-            help="Also delete copies of the repo file in overwritten/ that are older, where the "
-            "ops log does not need them.",
+            help="Also delete older backups of the repo file in overwritten/ that the ops log "
+            "does not need.",
         ),
     ] = None,
     truncate_ops_log: Annotated[
         bool,
         typer.Option(
             "--truncate-ops-log",
-            help="With --overwritten-older-than: cut the ops log there, so that those copies "
-            "can go, too.",
+            help="With --overwritten-older-than: truncate the ops log at that time, so that "
+            "backups it needs can be deleted, too.",
         ),
     ] = False,
     abandon_history: Annotated[
@@ -130,8 +131,8 @@ def collect(
         typer.Option(
             "--abandon-history",
             metavar="BACKUP",
-            help="Give up the line of history that ends in this backup and that the repo file "
-            "does not continue: delete what only it lists, and its backups. Repeatable.",
+            help="Abandon the line of history that ends in this backup and is not part of the "
+            "repo file: delete what only it lists, and its backups. Repeatable.",
         ),
     ] = (),  # type: ignore[assignment]
     max_runtime: Annotated[
@@ -139,8 +140,8 @@ def collect(
         typer.Option(
             "--max-runtime",
             metavar="AGE",
-            help="Stop after so long (30m, 2h), exit code 3. Planning begins anew each time, and "
-            "the next run goes on with the deletes.",
+            help="Stop after this time (30m, 2h) with exit code 3. The next run plans again and "
+            "continues to delete.",
         ),
     ] = None,
     engine: EngineOption = "auto",
@@ -155,29 +156,30 @@ def collect(
     manifests and chunks that no kept snapshot needs. The snapshots are first removed from the
     repo file in one conditional update; only then files are deleted.
 
-    Everything that is kept is read and cross-checked before the first delete. Anything that is
-    damaged, missing or unexplained stops the run with exit code 13, what is from a newer format
-    with 15, and nothing is deleted. A repository that is not online is refused, --dry-run or not.
-    Interrupting it is safe: the next run finishes the job. Uncommitted work of a writer looks
+    Reads and cross-checks everything that is kept before the first delete. If anything is
+    damaged, missing or unexplained, gc stops with exit code 13, and for files of a newer format
+    with 15, and deletes nothing. It refuses a repository that is not online, even with --dry-run.
+    It can be interrupted at any time; the next run continues. Uncommitted work of a writer looks
     like garbage, so --older-than must be longer than any writer takes to commit.
 
-    With --engine spark manifests are read, chunks listed, compared and deleted by Spark's
-    executors. They need icectl and its libraries, and use their own credentials. A script of
-    two lines that calls icectl.cli.main.main() runs under spark-submit, with its session.
+    With --engine spark, the executors read manifests and list, compare and delete chunks. They
+    need icectl and its libraries, and use their own credentials. To use spark-submit, write a
+    script that calls icectl.cli.main.main().
     """
     from icectl.cli.engines import SparkChoice
-    from icectl.ops.gc.collect import GcOptions, collect_garbage, plan_run
     from icectl.ops.gc.engine import Engine
-    from icectl.ops.gc.guards import MaxDelete, check_cutoff
-    from icectl.ops.gc.known_missing import read_known_missing
     from icectl.ops.gc.local_engine import LocalEngine
-    from icectl.ops.gc.plan_file import check_plan_path, read_plan, write_plan
-    from icectl.ops.gc.result import finished, summarize
-    from icectl.ops.gc.watch import Watch
+    from icectl.ops.gc.report import finished, summarize
+    from icectl.ops.gc.run import GcOptions, collect_garbage, plan_run
+    from icectl.ops.gc.safeguards import MaxDelete, check_cutoff, read_known_missing
+    from icectl.ops.gc.saved_plan import check_plan_path, read_plan, write_plan
+    from icectl.pipeline.progress import Progress
 
     kinds = _parse_kinds(only)
     deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime is not None else None
-    watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit), deadline)
+    progress = Progress(
+        lambda label, total, unit: context.progress(label, total, unit=unit), deadline
+    )
     try:
         limit = MaxDelete.parse(max_delete) if max_delete is not None else None
     except ValueError:
@@ -189,7 +191,7 @@ def collect(
     if plan is not None:
         check_plan_path(Path(plan))
     if truncate_ops_log and overwritten_older_than is None:
-        raise UsageError("--truncate-ops-log needs --overwritten-older-than")
+        raise UsageError("--truncate-ops-log requires --overwritten-older-than")
     engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl gc")
     spark_engine: Engine | None = None
 
@@ -225,7 +227,7 @@ def collect(
     )
 
     def finish_plan(run: PlannedRun) -> GcResult:
-        # Before anything is deleted: afterwards a cluster may be gone that could tell it.
+        # Before the first delete: afterwards the cluster may no longer be available.
         planned = summarize(run, kinds, now, None)
         if plan is not None:
             write_plan(run.plan, kinds, Path(plan))
@@ -236,7 +238,7 @@ def collect(
 
     with engines:
         if dry_run:
-            result = finish_plan(plan_run(storage, options, watch))
+            result = finish_plan(plan_run(storage, options, progress))
         else:
             asked = False
             planned: GcResult
@@ -246,14 +248,14 @@ def collect(
                 planned = finish_plan(run)
                 question = _question(run, kinds, storage.location)
                 if question is not None:
-                    # Others may have let go of more since the first question.
+                    # There may be more garbage than in the plan that the user confirmed.
                     again = "the repository was changed by others, so this is a new plan: "
-                    # Drawn as the dry run draws it: nothing is deleted yet.
+                    # Rendered as a dry run, because nothing is deleted yet.
                     plan_blocks = render_gc(replace(planned, dry_run=True))
                     context.confirm((again if asked else "") + question, yes=yes, plan=plan_blocks)
                     asked = True
 
-            _, deleted = collect_garbage(storage, options, approve, watch)
+            _, deleted = collect_garbage(storage, options, approve, progress)
             result = finished(planned, deleted)
     _tell(context, result)
     return None if result.is_complete else exit_codes.FINDINGS
@@ -276,14 +278,15 @@ def _event(context: CommandContext, name: str, result: GcResult) -> None:
 
 
 def _question(run: PlannedRun, kinds: frozenset[ObjectKind], location: str) -> str | None:
-    """None when there is nothing to do."""
+    """Return the question to confirm, or None if there is nothing to do."""
     chosen = [garbage for kind, garbage in run.plan.garbage.items() if kind in kinds]
     count, size = sum(map(len, chosen)), sum(garbage.bytes for garbage in chosen)
     if run.backups is not None:
         count, size = count + len(run.backups.garbage), size + run.backups.num_bytes
     if count:
         return (
-            f"Delete {format_count(count, 'object')} ({format_size(size)}) of {location} for good?"
+            f"Permanently delete {format_count(count, 'object')} ({format_size(size)}) from "
+            f"{location}?"
         )
     released = len(run.plan.dropped_snapshots)
     if released:
@@ -296,13 +299,13 @@ def _cutoff(older_than: str | None, saved: SavedPlan | None, now: int) -> int:
         return parse_moment(older_than, now)
     if saved is not None:
         if saved.cutoff > now:
-            raise UsageError("the time that the plan was made for lies in the future")
+            raise UsageError("the cutoff time of the plan is in the future")
         return saved.cutoff
-    raise UsageError("gc needs --older-than", hint="icectl gc --older-than 7d --dry-run")
+    raise UsageError("gc requires --older-than", hint="icectl gc --older-than 7d --dry-run")
 
 
 def _parse_kinds(texts: Sequence[str]) -> frozenset[ObjectKind]:
-    from icectl.ops.gc.objects import ObjectKind
+    from icectl.pipeline.objects import ObjectKind
 
     if not texts:
         return frozenset(ObjectKind)
@@ -311,6 +314,6 @@ def _parse_kinds(texts: Sequence[str]) -> frozenset[ObjectKind]:
     for name in names:
         if name not in by_name:
             raise UsageError(
-                f"--only does not know the kind {name!r}", hint=f"they are {', '.join(KINDS)}"
+                f"invalid value {name!r} for --only", hint=f"use one of {', '.join(KINDS)}"
             )
     return frozenset(by_name[name] for name in names)

@@ -1,4 +1,4 @@
-"""`icectl init`: make a new repository."""
+"""`icectl init`: create a new repository."""
 
 from __future__ import annotations
 
@@ -30,9 +30,7 @@ def init(
     context: CommandContext,
     location: Annotated[
         str | None,
-        typer.Argument(
-            metavar="LOCATION", help="Where: a path, a URL or a name from the config file."
-        ),
+        typer.Argument(metavar="LOCATION", help="A path, a URL or a name from the config file."),
     ] = None,
     spec_version: Annotated[
         int,
@@ -43,31 +41,29 @@ def init(
         typer.Option(
             "--config",
             metavar="KEY=VALUE",
-            help="A value of the configuration, such as compression.level=5. Repeatable.",
+            help="Set a configuration value, such as compression.level=5. Repeatable.",
         ),
     ] = (),  # type: ignore[assignment]
     config_file: Annotated[
         str | None,
-        typer.Option(
-            "--config-file", metavar="FILE", help="A whole configuration, in YAML or JSON."
-        ),
+        typer.Option("--config-file", metavar="FILE", help="A configuration file in YAML or JSON."),
     ] = None,
     metadata: Annotated[
         list[str],
         typer.Option(
             "--metadata",
             metavar="KEY=VALUE",
-            help="Metadata of the repository; VALUE is JSON, or else a text. Repeatable.",
+            help="Metadata of the repository; VALUE is JSON or plain text. Repeatable.",
         ),
     ] = (),  # type: ignore[assignment]
 ) -> None:
     """Create a new repository.
 
-    It has one empty commit on the branch main.
+    The repository has one empty commit on the branch main.
 
-    The place must be empty or new. The LOCATION can be given as the argument or with --repo;
-    without one it is $ICECTL_REPO, or else the current directory. When two make a repository
-    in one place at once, one of them wins and the other is told.
+    LOCATION must be empty or new. Give it as the argument or with --repo; the default is
+    $ICECTL_REPO, or else the current directory. If two clients create a repository in the same
+    location at the same time, one succeeds and the other fails.
     """
     if location is not None and context.options.repo is not None:
         raise UsageError(
@@ -90,7 +86,7 @@ def init(
             storage, spec_version=spec_version, config=stored, metadata=pairs
         )
     except RefusedError as error:
-        error.hint = error.hint or f"`{context.command_line('log', repo=location)}` shows it"
+        error.hint = error.hint or f"show it with {context.command_line('log', repo=location)}"
         raise
     context.emit(result, _render)
 
@@ -108,4 +104,4 @@ def _read_config_file(name: str) -> dict[str, object]:
 
 def _render(result: NewRepository) -> list[str]:
     location = result.location
-    return [f"made a repository of spec version {result.spec_version} at {location}"]
+    return [f"created a repository of spec version {result.spec_version} at {location}"]

@@ -1,4 +1,4 @@
-"""`icectl inspect-file`: one file of the format, with or without a repository around it."""
+"""`icectl inspect-file`: show one file, with or without its repository."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ PART = 2**20
 EXAMPLES = {
     "inspect-file": (
         ("icectl inspect-file ./my-repo/repo", "the repo info file: refs, snapshots, ops log"),
-        ("icectl inspect-file -r prod 1CECHNKREP0F1RSTCMT0", "a file of a repository by its id"),
+        ("icectl inspect-file -r prod 1CECHNKREP0F1RSTCMT0", "a file in a repository, by id"),
         (
             "icectl inspect-file -r prod manifests/7TPWNB215VHK4691XAH0 --refs --jsonl",
             "every reference of a manifest, one per line",
@@ -45,8 +45,8 @@ def inspect_file(
         str,
         typer.Argument(
             metavar="FILE",
-            help="A path, a URL, - for standard input; or, in a repository, an id or a name such "
-            "as snapshots/1CECHNKREP0F1RSTCMT0.",
+            help="A path, a URL, or - for standard input; in a repository also an id, or a name "
+            "such as snapshots/1CECHNKREP0F1RSTCMT0.",
         ),
     ],
     refs: Annotated[
@@ -58,18 +58,18 @@ def inspect_file(
 ) -> None:
     """Show the content of one file.
 
-    The kind of the file and its generation are told from the content. Of a damaged file,
-    what is wrong, where, and what can still be read is shown, and the exit code is 13.
+    The content determines kind and generation of the file. For a damaged file, shows the
+    problems, their positions and the readable content, and exits with 13.
     """
     if raw and (refs or not context.wants_text):
-        raise UsageError("--raw writes bytes and goes with no other form of output")
+        raise UsageError("--raw cannot be combined with other output options")
     if raw and sys.stdout.isatty():
         raise UsageError(
-            "--raw writes bytes, which a terminal could act on",
-            hint="redirect the output to a file or into a pipe: append > payload or | xxd",
+            "--raw does not write to a terminal, because the bytes may contain control sequences",
+            hint="redirect the output: append > payload or | xxd",
         )
     if context.options.jsonl and not refs:
-        raise UsageError("--jsonl goes with --refs", hint="Use --json for the whole file.")
+        raise UsageError("--jsonl requires --refs", hint="use --json for the content of the file")
     path, data = _read(context, file)
     result, inspection = describe_file(path, data)
     if raw:
@@ -91,7 +91,7 @@ def inspect_file(
             path=path,
             hint=None
             if count == 1
-            else f"{count} problems in all; what can be read is shown above.",
+            else f"{count} problems in total; the readable content is shown above",
         )
 
 
@@ -103,7 +103,7 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
     if "://" in file:
         directory, _, name = file.rpartition("/")
         if not name or "://" not in directory:
-            raise UsageError(f"{file} names no file", hint="write s3://BUCKET/PREFIX/FILE")
+            raise UsageError(f"{file} is not a file", hint="write s3://BUCKET/PREFIX/FILE")
         without_password(file)
         if directory.lower().startswith("file:"):
             directory += "/"  # the root is a directory, too
@@ -120,13 +120,13 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
         if context.options.repo is not None:
             raise
         raise RepositoryNotFoundError(
-            f"there is no file {file}, and no repository to look it up in", hint=error.hint
+            f"the file {file} does not exist, and no repository was given", hint=error.hint
         ) from None
     return read_named_file(repository, file)
 
 
 def _read_local(path: Path) -> bytes:
-    """What the user names is followed through links and read from a pipe, too."""
+    """Read a file that the user named: follow links, and read from pipes, too."""
     if path.is_fifo():
         with path.open("rb") as stream:
             return _read_all(stream, str(path))
@@ -141,7 +141,7 @@ def _read_local(path: Path) -> bytes:
 
 
 def _read_all(stream: BinaryIO, name: str) -> bytes:
-    """A file says its size beforehand; a pipe may be endless."""
+    """Read up to the size limit: a pipe may be endless."""
     with suppress(OSError):
         check_size(name, os.fstat(stream.fileno()).st_size)
     parts, size = [], 0
@@ -153,7 +153,7 @@ def _read_all(stream: BinaryIO, name: str) -> bytes:
 
 
 def _exists(file: str) -> bool:
-    """Whether it is there, as far as one may look: reading it then tells what is denied."""
+    """Return whether the file may exist; if access is denied, reading it reports that."""
     try:
         Path(file).stat()
     except PermissionError:

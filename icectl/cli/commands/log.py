@@ -1,4 +1,4 @@
-"""`icectl log`: the history of a ref, or of the whole repository."""
+"""`icectl log`: show the commit history."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ import typer
 from icectl.cli.context import CommandContext
 from icectl.cli.options import DefaultRefArgument, NumberOption, SinceOption, UntilOption, command
 from icectl.errors import UsageError
-from icectl.ops.commits import Commit
 from icectl.ops.log import LogOptions, read_log, read_whole_log, shown_parents
 from icectl.render.log import render_log, render_log_graph
+from icectl.repository.commits import Commit
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.resolve import DEFAULT_REF
 
@@ -20,13 +20,13 @@ EXAMPLES = {
     "log": (
         ("icectl log", "the history of main"),
         ("icectl log --oneline -n 10 v1.0", "the tag v1.0 and the nine commits before it"),
-        ("icectl log --since 3d --stat", "what was committed in the last three days"),
+        ("icectl log --since 3d --stat", "the commits of the last three days"),
         ("icectl log --path /surface/temperature", "the commits that touched one array"),
-        ("icectl log --all --graph --oneline", "every branch and tag, drawn as a graph"),
+        ("icectl log --all --graph --oneline", "all branches and tags as a graph"),
         ("icectl log --jsonl | jq -r .message", "for scripts"),
     )
 }
-NOTHING_FITS = "no commit fits"
+NOTHING_FITS = "no matching commits"
 
 
 @command(jsonl=True)
@@ -36,34 +36,34 @@ def log(
     number: NumberOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    oneline: Annotated[bool, typer.Option("--oneline", help="One line for each commit.")] = False,
+    oneline: Annotated[bool, typer.Option("--oneline", help="Show one line per commit.")] = False,
     stat: Annotated[
         bool,
-        typer.Option("--stat", help="Count what each commit changed, from its transaction log."),
+        typer.Option("--stat", help="Count the changes of each commit, from its transaction log."),
     ] = False,
     path: Annotated[
         str | None,
         typer.Option(
             "--path",
             metavar="PATH",
-            help="Only commits that touched this node or anything below it, followed across moves.",
+            help="Only commits that changed this node or its descendants, across moves.",
         ),
     ] = None,
     all: Annotated[  # noqa: A002
-        bool, typer.Option("--all", help="Every snapshot of the repository, on any branch or none.")
+        bool, typer.Option("--all", help="Show all snapshots, including those on no branch.")
     ] = False,
     graph: Annotated[bool, typer.Option("--graph", help="Draw the history as a graph.")] = False,
 ) -> None:
     """Show the commit history.
 
-    Newest first, of a branch, tag or snapshot, by default of main. A..B shows what led from A
-    to B. A node that PATH named in the past, before it was
-    moved or deleted, is followed too.
+    Shows the history of a branch, tag or snapshot, by default of main, newest first. A..B shows
+    the commits in B that are not in A. With --path, also follows nodes that had this path before
+    they were moved or deleted.
     """
     if all and ref is not None:
-        raise UsageError("--all and a REF cannot be combined", hint="leave one of them out")
+        raise UsageError("--all and a REF cannot be combined", hint="omit one of them")
     if all and path is not None:
-        raise UsageError("--path follows the history of one REF", hint="leave out --all")
+        raise UsageError("--path and --all cannot be combined", hint="omit --all")
     options = LogOptions(
         context.parse_moment(since),
         context.parse_last_moment(until),

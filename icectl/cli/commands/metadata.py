@@ -1,4 +1,4 @@
-"""`icectl metadata`: what the owners of a repository wrote about it."""
+"""`icectl metadata`: show and change the metadata of a repository."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from icectl.cli.options import command
 
 EXAMPLES = {
     "metadata get": (
-        ("icectl metadata get", "all of it"),
+        ("icectl metadata get", "all values"),
         ("icectl metadata get owner", "one value"),
     ),
     "metadata set": (
-        ("icectl metadata set owner ocean-team", "a text"),
+        ("icectl metadata set owner ocean-team", "plain text"),
         ("icectl metadata set contacts '[\"a@example.org\"]'", "any JSON"),
     ),
-    "metadata unset": (("icectl metadata unset owner contacts", "remove two of them"),),
+    "metadata unset": (("icectl metadata unset owner contacts", "remove two values"),),
 }
 
 
@@ -29,9 +29,9 @@ def get(
 ) -> None:
     """Show the metadata of the repository.
 
-    With KEY, one value of it.
+    With KEY, show one value.
 
-    This is not the metadata of a commit, which `icectl show` has.
+    The metadata of a commit is different; `icectl show` shows it.
     """
     from icectl.ops.settings import read_metadata, read_metadata_value
     from icectl.render.settings import render_mapping, render_named_value
@@ -53,7 +53,7 @@ def get(
 def set_value(
     context: CommandContext,
     key: Annotated[str, typer.Argument(metavar="KEY", help="The name of the value.")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="JSON, or else a text.")],
+    value: Annotated[str, typer.Argument(metavar="VALUE", help="JSON or plain text.")],
 ) -> None:
     """Add or replace a metadata value."""
     from icectl.cli.values import check_text, parse_value

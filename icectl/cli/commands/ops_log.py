@@ -1,4 +1,4 @@
-"""`icectl ops-log`: every operation on the repository."""
+"""`icectl ops-log`: show the operations on the repository."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from icectl.render.ops_log import (
 EXAMPLES = {
     "ops-log": (
         ("icectl ops-log -n 20", "the last twenty operations"),
-        ("icectl ops-log --branch main --kind branch_reset", "who lost commits of main, and which"),
+        ("icectl ops-log --branch main --kind branch_reset", "resets of main"),
         ("icectl ops-log --since 7d --jsonl", "the operations of a week, for scripts"),
     )
 }
@@ -55,18 +55,17 @@ def ops_log(
 ) -> int:
     """Show the operations on the repository.
 
-    Newest first, back to the first one.
+    Shows all operations, newest first.
 
-    The log goes on in the backups of the repo info file. Where an entry does not say where a
-    branch or tag went, that is worked out from the backups beside it. A missing or damaged
-    backup ends the log with a statement of what is beyond reach, and exit code 3; where all
-    older backups are gone as well, cleared by age, the log just ends there. No snapshot is
-    read, so the log is there when every one of them is damaged.
+    The log continues in the backups of the repo info file. If an entry does not contain the
+    target of a branch or tag, the adjacent backups provide it. A missing or damaged backup ends
+    the log with a message and exit code 3; if all older backups were removed by age, the log just
+    ends there. The command does not read snapshots, so it works even if they are damaged.
     """
     for name in kind:
         if name not in KINDS:
             raise UsageError(
-                f"there is no kind of operation {name!r}", hint=f"one of: {', '.join(KINDS)}"
+                f"invalid value {name!r} for --kind", hint=f"use one of {', '.join(KINDS)}"
             )
     options = OpsLogOptions(
         number, context.parse_moment(since), context.parse_last_moment(until), kind, branch
@@ -95,7 +94,7 @@ def ops_log(
     else:
         context.output.write(render_ops_log(watched()), paged=True)
         if empty:
-            context.note("no operation fits")
+            context.note("no matching operations")
     for reached in ends:
         tell = context.note if reached.is_cleared else context.warn
         tell(describe_beyond_reach(reached))

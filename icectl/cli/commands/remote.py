@@ -1,4 +1,4 @@
-"""`icectl remote`: names for repositories, kept in the config file."""
+"""`icectl remote`: manage the named repositories in the config file."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ from icectl.storage.open import open_storage
 
 EXAMPLES = {
     "remote list": (("icectl remote list", "every name and its location"),),
-    "remote show": (("icectl remote show prod", "the location and options behind the name"),),
+    "remote show": (("icectl remote show prod", "its location and options"),),
     "remote add": (
-        ("icectl remote add prod s3://bucket/prefix", "from now on: icectl log -r prod"),
+        ("icectl remote add prod s3://bucket/prefix", "then use icectl log -r prod"),
         (
             "icectl remote add lab s3://bucket/lab --storage-option endpoint_url=http://127.0.0.1:9000",
-            "a server of your own that speaks S3",
+            "an S3-compatible server",
         ),
     ),
-    "remote remove": (("icectl remote remove prod", "forget the name; the repository stays"),),
+    "remote remove": (("icectl remote remove prod", "remove only the name"),),
 }
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -56,11 +56,11 @@ NameArgument = Annotated[str, typer.Argument(metavar="REMOTE", help="The name of
 def list_remotes(context: CommandContext) -> None:
     """List the named repositories.
 
-    The names stand in the config file and can be given wherever a LOCATION is wanted.
+    The names are in the config file and can be used as LOCATION in any command.
     """
     remotes = [_remote(name, place) for name, place in context.config.repositories.items()]
     if not remotes and context.wants_text:
-        context.note(f"no repository has a name yet in {context.config.path}")
+        context.note(f"no named repositories in {context.config.path}")
     context.emit_list("remotes", remotes, _render_remotes, paged=False)
 
 
@@ -68,12 +68,12 @@ def list_remotes(context: CommandContext) -> None:
 def show(context: CommandContext, name: NameArgument) -> None:
     """Show one named repository.
 
-    Its location and storage options.
+    Shows its location and storage options.
     """
     place = context.config.repositories.get(name)
     if place is None:
         raise RefNotFoundError(
-            f"there is no repository named {name!r}", hint="icectl remote list shows the names"
+            f"there is no repository named {name!r}", hint="list the names: icectl remote list"
         )
     context.emit(_remote(name, place), _render_remote)
 
@@ -81,21 +81,21 @@ def show(context: CommandContext, name: NameArgument) -> None:
 @command(repository=False, storage_options=True)
 def add(
     context: CommandContext,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The name to give it.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")],
     location: Annotated[
         str, typer.Argument(metavar="LOCATION", help="A path or a URL (s3://, gs://, file://).")
     ],
 ) -> None:
     """Give a repository a name.
 
-    The repository itself is not touched, and need not exist yet. Storage options are kept
-    with the name. Credentials do not belong into the config file: they come from the standard
-    AWS and Google variables and files.
+    The repository is not changed and need not exist yet. Storage options are stored with the
+    name. Credentials are not allowed in the config file: set them in the standard AWS and Google
+    variables or files.
     """
     if not NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} cannot be the name of a repository",
-            hint="letters, digits, dots, dashes and underscores, a letter or digit first",
+            f"{name!r} is not a valid name of a repository",
+            hint="use letters, digits, dots, dashes and underscores; begin with a letter or digit",
         )
     if not location:
         raise UsageError("the location is empty", hint="give a path or a URL")
@@ -105,7 +105,7 @@ def add(
     if not looks_like_location(location):
         location = f"./{location}"
     place = resolve_location(location, options, context.environ)
-    open_storage(place.url, options)  # refuses what it could never open; connects to nothing
+    open_storage(place.url, options)  # checks location and options without connecting
     if "://" not in place.url:
         place = Location(str(Path(place.url).resolve()), options)
     add_repository(context.config, name, place)
@@ -116,17 +116,17 @@ def add(
 def remove(context: CommandContext, name: NameArgument) -> None:
     """Remove the name of a repository.
 
-    The repository itself is not touched.
+    The repository is not changed.
     """
     place = context.config.repositories.get(name)
     remove_repository(context.config, name)
     if place is not None:
         context.emit(_remote(name, place), lambda _remote: ())
-    context.note(f"{name} is forgotten; the repository itself was not touched")
+    context.note(f"{name} removed; the repository was not changed")
 
 
 def _remote(name: str, place: Location) -> Remote:
-    """What may be shown: a secret that somebody wrote into the file by hand is hidden."""
+    """Return the remote without secrets, in case someone wrote one into the config file."""
     options = {
         key: HIDDEN if is_secret(key, value) else value
         for key, value in place.storage_options.items()

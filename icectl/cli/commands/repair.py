@@ -1,4 +1,4 @@
-"""`icectl repair`: mend what keeps clients from writing safely."""
+"""`icectl repair`: repair problems that prevent safe writes."""
 
 from __future__ import annotations
 
@@ -8,27 +8,27 @@ from icectl.cli.options import DryRunOption, YesOption, command
 
 EXAMPLES = {
     "repair": (
-        ("icectl repair --dry-run", "what can be mended, and what would remain"),
-        ("icectl repair --yes -r s3://bucket/prefix", "mend it, without a question"),
+        ("icectl repair --dry-run", "show what can be repaired and what would remain"),
+        ("icectl repair --yes -r s3://bucket/prefix", "repair without confirmation"),
     )
 }
 
 
 @command()
 def repair(context: CommandContext, dry_run: DryRunOption = False, yes: YesOption = False) -> int:
-    """Repair what keeps clients from writing safely.
+    """Repair problems that prevent safe writes.
 
     Newest operation in the future (ICE0022): a client with a wrong clock wrote it, and official
-    clients refuse every change until its time has come. The ops log gets a newest entry of
-    today, a change of the metadata that changes nothing. The entries before it keep their times
-    and stay in the ops log, in the copy of the repo file that the repair makes.
+    clients refuse every change until that time. The repair adds a metadata update with the
+    current time to the ops log, which does not change the metadata. Older entries keep their
+    times and remain in the ops log, in the backup of the repo file that the repair creates.
 
-    Conditional writes turned off (ICE0023), on S3 and GCS: the stored settings
-    storage.unsafe_use_conditional_create, storage.unsafe_use_conditional_update and
-    storage.unsafe_use_metadata return to their defaults. Clients that have the repository open
-    must open it again.
+    Conditional writes turned off (ICE0023), on S3 and GCS: the repair restores the defaults of
+    the stored settings storage.unsafe_use_conditional_create,
+    storage.unsafe_use_conditional_update and storage.unsafe_use_metadata. Clients that have the
+    repository open must reopen it.
 
-    Exit code 3 says that findings are left which this command cannot mend.
+    Exit code 3 means that findings remain that this command cannot repair.
     """
     from icectl.ops.repair import execute_repair, plan_repair
     from icectl.render.repair import render_repair

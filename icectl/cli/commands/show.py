@@ -1,4 +1,4 @@
-"""`icectl show` and `icectl ls`: one commit, and the nodes in it."""
+"""`icectl show` and `icectl ls`: show a commit and its nodes."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ EXAMPLES = {
 def show(context: CommandContext, ref: DefaultRefArgument = None) -> None:
     """Show a commit in full.
 
-    Its message, metadata and manifests, and what it changed.
+    Shows its message, metadata, manifests and changes.
 
-    The changes are those against its parent. Where ancestors in between were expired, theirs
-    are counted too.
+    The changes are relative to its parent. If ancestors in between were expired, their changes
+    are included.
     """
     from icectl.ops.show import show_commit
     from icectl.render.show import render_whole_commit
@@ -56,7 +56,11 @@ def ls(
     depth: Annotated[
         int | None,
         typer.Option(
-            "--depth", "-d", metavar="LEVELS", min=0, help="Only so many levels below PATH."
+            "--depth",
+            "-d",
+            metavar="LEVELS",
+            min=0,
+            help="Show at most this many levels below PATH.",
         ),
     ] = None,
 ) -> None:
@@ -64,10 +68,10 @@ def ls(
 
     Arrays are shown with shape, chunks and data type.
 
-    CHUNK SHAPE is the shape of one chunk, CHUNKS how many there are along each dimension.
+    CHUNK SHAPE is the shape of one chunk, CHUNKS the number of chunks along each dimension.
     """
-    from icectl.ops.nodes import is_node, list_nodes, normalize_path
     from icectl.render.nodes import render_node_tree, render_nodes
+    from icectl.repository.nodes import is_node, list_nodes, normalize_path
 
     version = DEFAULT_REF if ref is None else ref
     repository = context.open_repository()
@@ -76,7 +80,7 @@ def ls(
     except RefNotFoundError as error:
         if path == "/" and is_node(repository, DEFAULT_REF, version):
             call = context.command_line("ls", DEFAULT_BRANCH, normalize_path(version))
-            error.hint = f"a path stands after the REF: {call}"
+            error.hint = f"give the path after the REF: {call}"
         raise
     if context.options.jsonl:
         context.emit_list("nodes", listing.nodes, lambda _nodes: ())

@@ -1,4 +1,4 @@
-"""`icectl sql`: questions to the repository in SQL."""
+"""`icectl sql`: query the repository with SQL."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from icectl.cli.spark_options import (
     resolve_scope,
 )
 from icectl.errors import UnsupportedError
-from icectl.ops.redaction import redact_locations
+from icectl.model.redaction import redact_locations
 from icectl.render.rows import render_rows
 
 EXAMPLES = {
@@ -32,17 +32,17 @@ EXAMPLES = {
         (
             'icectl sql "select path, kind, count(*) as chunks, sum(length) as bytes '
             'from chunk_refs group by path, kind"',
-            "what each array of main is made of",
+            "the chunks of each array of main, by kind",
         ),
         (
             "icectl sql \"select snapshot_id from changes where path = '/t' "
             "and kind = 'updated_chunk' and coordinates[0] between 10 and 19 group by 1\"",
-            "which commits touched a region of an array",
+            "the commits that changed a region of an array",
         ),
         (
             'icectl sql "select kind, count(*) as objects, sum(size_bytes) as bytes '
             'from objects group by kind" --json',
-            "what lies in the storage",
+            "the objects in the storage, by kind",
         ),
     )
 }
@@ -54,7 +54,7 @@ def sql(
     query: Annotated[
         str,
         typer.Argument(
-            metavar="QUERY", help="A query in Spark's SQL over the tables of the repository."
+            metavar="QUERY", help="A query in Spark SQL on the tables of the repository."
         ),
     ],
     number: NumberOption = None,
@@ -68,11 +68,11 @@ def sql(
     """Query the repository with SQL, on Spark.
 
     The tables are refs, snapshots, nodes, manifests, chunk_refs, changes, ops_log and objects,
-    with the columns that the documentation lists. A condition on path, snapshot_id or kind with
-    constants keeps files that cannot match from being read. Passwords and signatures in URLs are
-    not shown; icectl export has them as they are.
+    with the columns that icectl-tables(7) lists. If a condition compares path, snapshot_id, kind
+    or manifest_id with constants, files that cannot match are not read. Passwords and signatures
+    in URLs are hidden; icectl export writes them.
 
-    The query runs on Spark: pip install 'icectl[spark]', and Java 17 or newer.
+    The query runs on Spark, which needs pip install 'icectl[spark]' and Java 17 or newer.
     """
     from icectl.spark.session import missing_for_spark, spark_session
 
@@ -80,11 +80,11 @@ def sql(
     options = parse_spark_options(spark_master, spark_remote, spark_conf)
     missing = missing_for_spark(options, os.environ)
     if missing is not None:
-        raise UnsupportedError(f"icectl sql runs on Spark, and {missing.what}", hint=missing.hint)
+        raise UnsupportedError(f"icectl sql needs Spark: {missing.what}", hint=missing.hint)
     from icectl.spark.failures import told_in_words
     from icectl.spark.tables import RepositorySource, check_query, run_query
 
-    # Before Java starts: most mistakes are found here.
+    # Checked before Java starts, because this finds most mistakes.
     check_query(query)
     repository = context.open_repository()
     scope = resolve_scope(context, repository, ref, all_snapshots, as_of)
@@ -103,7 +103,7 @@ def _rows(result: Any) -> Iterator[Mapping[str, object]]:
 
 
 def _plain(value: object) -> object:
-    """Decimals, dates and the like as texts; what JSON or the renderers know stays."""
+    """Convert types that neither JSON nor the renderers support, such as decimals, to text."""
     if isinstance(value, list):
         return [_plain(element) for element in value]
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""`icectl stats`: where the bytes of the repository are."""
+"""`icectl stats`: show storage usage."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 EXAMPLES = {
     "stats": (
         ("icectl stats", "bytes and chunks of all versions, by group and array"),
-        ("icectl stats main --depth 1", "what the newest version of main refers to"),
+        ("icectl stats main --depth 1", "only the newest version of main"),
         ("icectl stats --by snapshots", "the growth over commits"),
-        ("icectl stats --older-than 30d", "also what expire would let gc free"),
+        ("icectl stats --older-than 30d", "also the bytes that expire and gc would free"),
         ("icectl stats --by containers --csv", "a table for a spreadsheet"),
     )
 }
 
 
 class Breakdown(StrEnum):
-    """typer takes a list of choices as an enumeration only."""
+    """An enumeration, because typer does not accept other lists of choices."""
 
     ARRAYS = "arrays"
     BRANCHES = "branches"
@@ -42,7 +42,7 @@ class Breakdown(StrEnum):
 
 
 OF_VERSIONS = ("branches", "tags", "snapshots")
-"""Breakdowns that tell several versions apart."""
+"""Breakdowns that compare several versions."""
 
 
 @command()
@@ -61,7 +61,7 @@ def stats(
     depth: Annotated[
         int | None,
         typer.Option(
-            "--depth", metavar="COUNT", min=0, help="Show groups only so deep in the hierarchy."
+            "--depth", metavar="COUNT", min=0, help="Show at most this many levels of groups."
         ),
     ] = None,
     older_than: Annotated[
@@ -69,8 +69,7 @@ def stats(
         typer.Option(
             "--older-than",
             metavar="TIME",
-            help="Tell what `icectl expire --older-than TIME` would let gc free, beside what is "
-            "garbage today.",
+            help="Show how much more gc could free after `icectl expire --older-than TIME`.",
         ),
     ] = None,
     policy: Annotated[
@@ -78,37 +77,36 @@ def stats(
         typer.Option(
             "--policy",
             metavar="NAME",
-            help="Tell what `icectl expire --policy NAME` would let gc free, beside what is "
-            "garbage today.",
+            help="Show how much more gc could free after `icectl expire --policy NAME`.",
         ),
     ] = None,
     csv: Annotated[
         bool,
-        typer.Option("--csv", help="Print one breakdown as CSV: that of --by, else the arrays."),
+        typer.Option("--csv", help="Print one breakdown as CSV: that of --by, default arrays."),
     ] = False,
     engine: EngineOption = "auto",
     spark_master: SparkMasterOption = None,
     spark_remote: SparkRemoteOption = None,
     spark_conf: SparkConfOption = (),  # type: ignore[assignment]
 ) -> None:
-    """Show where the bytes are.
+    """Show storage usage.
 
-    Each chunk object is counted once, however many versions refer to it; inline chunks lie in
-    the manifests and count in each of them. Without REF it is every version that a branch or
-    tag leads to, with REF that one version. A chunk that two arrays share counts for the first
-    of them.
+    Counts each chunk object once, however many versions refer to it. Inline chunks are part of the
+    manifests and count in each of them. Without REF, counts all versions that are reachable from
+    a branch or tag; with REF, only that version. If two arrays share a chunk, it counts for the
+    first of them.
 
-    A version's own bytes are those that no other version refers to, and its new bytes those
-    that no older version refers to; the own bytes of a branch or tag are those that no other
-    branch or tag leads to.
+    The own bytes of a version are those that no other version refers to; its new bytes are those
+    that no older version refers to. The own bytes of a branch or tag are those that are not
+    reachable from any other branch or tag.
 
-    With --engine spark manifests are read and chunks told apart by Spark's executors. They
-    need icectl and its libraries, and use their own credentials.
+    With --engine spark, the executors read manifests and find distinct chunks. They need icectl
+    and its libraries, and use their own credentials.
     """
     from icectl.cli.engines import SparkChoice
-    from icectl.ops.gc.watch import Watch
     from icectl.ops.stats.engine import Engine, LocalEngine
     from icectl.ops.stats.run import StatsOptions, measure
+    from icectl.pipeline.progress import Progress
     from icectl.render.stats import make_stats_renderer, render_stats_csv
     from icectl.render.text import escape_commands
 
@@ -120,12 +118,12 @@ def stats(
     for name in OF_VERSIONS:
         if name in chosen and ref is not None:
             raise UsageError(
-                f"REF is one version, which --by {name} cannot break down",
-                hint=f"leave out {ref}: icectl stats --by {name}",
+                f"--by {name} cannot be combined with a REF",
+                hint=f"omit {ref}: icectl stats --by {name}",
             )
     rules = _read_policy(context, older_than, policy)
     if rules is not None and ref is not None:
-        raise UsageError("what expire would free is told for the whole repository, not for REF")
+        raise UsageError("--older-than and --policy cannot be combined with a REF")
     engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl stats")
 
     def choose(num_chunk_refs: int) -> Engine:
@@ -144,9 +142,9 @@ def stats(
         policy=rules,
         choose_engine=choose,
     )
-    watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit))
+    progress = Progress(lambda label, total, unit: context.progress(label, total, unit=unit))
     with engines:
-        result = measure(context.open_repository(), options, watch)
+        result = measure(context.open_repository(), options, progress)
     if csv:
         rows: Any = getattr(result, chosen.pop() if chosen else "arrays")
         context.output.write_lines(map(escape_commands, render_stats_csv(rows)))

@@ -1,4 +1,4 @@
-"""`icectl status`: whether the repository takes changes, and making it stop."""
+"""`icectl status`: show or set whether the repository accepts changes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from icectl.cli.options import command
 EXAMPLES = {
     "status show": (("icectl status", "online, read-only or offline, since when and why"),),
     "status set": (
-        ('icectl status set read-only --reason "moving house"', "writers are refused"),
-        ("icectl status set online", "and welcome again"),
+        ('icectl status set read-only --reason "migration"', "refuse all writers"),
+        ("icectl status set online", "accept changes again"),
     ),
 }
 
@@ -22,7 +22,7 @@ EXAMPLES = {
 def status(context: CommandContext) -> None:
     """Show whether the repository accepts changes.
 
-    Online, read-only or offline, since when, and the reason.
+    Shows online, read-only or offline, the time of the last change, and the reason.
 
     A repository of spec version 1 has no status and is always online.
     """
@@ -44,23 +44,23 @@ def set_status(
     ],
     reason: Annotated[
         str | None,
-        typer.Option("--reason", metavar="TEXT", help="Why; clients show it to whom they refuse."),
+        typer.Option("--reason", metavar="TEXT", help="The reason, which clients show to users."),
     ] = None,
     accept_older_repo: Annotated[
         bool,
         typer.Option(
             "--accept-older-repo",
-            help="Continue with a repo file that is older than its own backups. gc keeps what "
-            "only the newer ones list.",
+            help="Continue with a repo file that is older than its own backups. gc keeps the "
+            "snapshots that only newer backups list.",
         ),
     ] = False,
 ) -> None:
     """Set the repository online, read-only or offline.
 
-    In a repository that is read-only, icectl and the official clients refuse every change
-    but this one. Clients that have it open already learn of it with their next change.
-    Offline is known to icectl only: official clients take it for online and go on writing,
-    and their next change turns it back. Use read-only to stop them.
+    If the repository is read-only, icectl and the official clients refuse every change except
+    this one. Clients that have it open notice this with their next change. Only icectl supports
+    offline: official clients treat it as online and continue to write, and their next change
+    resets the status to online. Use read-only to stop them.
     """
     from icectl.cli.values import check_text
     from icectl.model.repo import Availability
@@ -75,6 +75,6 @@ def set_status(
     )
     if wanted is Availability.OFFLINE:
         context.warn(
-            "official clients do not know offline and go on writing; use read-only to stop them"
+            "official clients ignore offline and continue to write; use read-only to stop them"
         )
     context.emit(report, render_status)

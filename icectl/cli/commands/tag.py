@@ -35,7 +35,7 @@ def list_tags(context: CommandContext) -> None:
 def create(context: CommandContext, name: NewNameArgument, ref: DefaultRefArgument = None) -> None:
     """Create a tag.
 
-    It points at REF, by default at the tip of main, and never moves.
+    The tag points to REF, by default to the tip of main, and never moves.
     """
     at = DEFAULT_REF if ref is None else ref
     context.emit(refs.create_tag(context.open_repository(), name, at), render_tag_created)
@@ -43,11 +43,11 @@ def create(context: CommandContext, name: NewNameArgument, ref: DefaultRefArgume
 
 @command()
 def delete(context: CommandContext, tag: TagArgument, yes: YesOption = False) -> None:
-    """Delete a tag for good.
+    """Delete a tag permanently.
 
-    Asks on a terminal; scripts need no --yes. The snapshot stays, and the output says where the
-    tag pointed. The specification forbids using the name of a deleted tag again; a tag with
-    another name can point there.
+    Asks for confirmation on a terminal; scripts need no --yes. The output shows the snapshot of
+    the tag, which is not deleted. The specification forbids reusing the name of a deleted tag;
+    use another name to tag the same snapshot.
     """
     repository = context.open_repository()
     if tag in repository.tags():

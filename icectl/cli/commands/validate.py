@@ -1,4 +1,4 @@
-"""`icectl validate`: whether the repository is sound."""
+"""`icectl validate`: check the repository for damage."""
 
 from __future__ import annotations
 
@@ -24,17 +24,20 @@ from icectl.cli.spark_options import (
 from icectl.errors import UsageError
 
 if TYPE_CHECKING:
+    from icectl.checks.rules import Level, Rule
     from icectl.ops.validate.engine import Engine
-    from icectl.ops.validate.rule import Level, Rule
     from icectl.ops.validate.sampling import Sample
 
 EXAMPLES = {
     "validate": (
         ("icectl validate", "refs, snapshots and transaction logs of every version"),
-        ("icectl validate main --level chunks", "what main leads to, down to each chunk file"),
+        ("icectl validate main --level chunks", "everything reachable from main, with chunk files"),
         ("icectl validate --level manifests --junit report.xml", "for a CI job"),
-        ("icectl validate --level data --sample 1/30", "another thirtieth of the data each day"),
-        ("icectl validate --explain ICE0401", "what a code means and what to do"),
+        (
+            "icectl validate --level data --sample 1/30",
+            "a different thirtieth of the data each day",
+        ),
+        ("icectl validate --explain ICE0401", "the meaning of a code and what to do"),
     )
 }
 
@@ -44,38 +47,37 @@ def validate(
     context: CommandContext,
     refs: Annotated[
         list[str] | None,
-        typer.Argument(metavar="REF", help=f"Look only at what these lead to. {REF_HELP}"),
+        typer.Argument(metavar="REF", help=f"Check only what these reach. {REF_HELP}"),
     ] = None,
     level: Annotated[
         Literal["refs", "metadata", "manifests", "chunks", "data"],
         typer.Option(
             "--level",
             metavar="LEVEL",
-            help="How deep to look; each level includes those before it. refs: the repo file and "
-            "its ops log; metadata: snapshots and transaction logs; manifests: every chunk "
-            "reference; chunks: every chunk file, by listing; data: the bytes.",
+            help="How thoroughly to check; each level includes the previous ones. refs: the repo "
+            "file and its ops log; metadata: snapshots and transaction logs; manifests: all chunk "
+            "references; chunks: all chunk files, by listing; data: the bytes.",
         ),
     ] = "metadata",
     explain: Annotated[
         str | None,
-        typer.Option("--explain", metavar="CODE", help="Explain a rule, or list them with all."),
+        typer.Option("--explain", metavar="CODE", help="Explain a rule; all lists the rules."),
     ] = None,
     fail_on: Annotated[
         Literal["error", "warning"],
         typer.Option(
             "--fail-on",
             metavar="SEVERITY",
-            help="Exit with 3 when there is a finding this severe: error, or warning, which "
-            "counts errors, too.",
+            help="Exit with 3 if there is a finding of at least this severity: error or warning.",
         ),
     ] = "error",
     virtual: Annotated[
         bool,
         typer.Option(
             "--virtual",
-            help="Also look at each file that virtual chunks lie in, if a container of the "
-            "repository covers it: whether it is there, and unchanged since. One request for "
-            "each. Storage options apply to files in the same kind of storage.",
+            help="Also check that each file with virtual chunks exists and is unchanged, if a "
+            "container of the repository covers it. Sends one request per file. Storage options "
+            "apply to files in the same kind of storage.",
         ),
     ] = False,
     allow_source: Annotated[
@@ -83,8 +85,8 @@ def validate(
         typer.Option(
             "--allow-source",
             metavar="URL",
-            help="With --virtual, also look at the files below this URL: on local disk, such as "
-            "file:///data, or where no container covers them. Repeatable.",
+            help="With --virtual, also check files below this URL: on local disk, such as "
+            "file:///data, or not covered by a container. Repeatable.",
         ),
     ] = (),  # type: ignore[assignment]
     decode: Annotated[
@@ -96,13 +98,13 @@ def validate(
         typer.Option(
             "--sample",
             metavar="1%|10GB|1/30",
-            help="At level data: read only this share or size, another part each day until all "
-            "was read; 1/30 takes a month.",
+            help="At level data: read only this share or size, a different part each day; "
+            "1/30 reads everything in 30 days.",
         ),
     ] = None,
     baseline: Annotated[
         str | None,
-        typer.Option("--baseline", metavar="FILE", help="Findings in this file do not fail."),
+        typer.Option("--baseline", metavar="FILE", help="Do not fail on findings in this file."),
     ] = None,
     write_baseline: Annotated[
         str | None,
@@ -113,7 +115,7 @@ def validate(
         typer.Option(
             "--known-missing",
             metavar="FILE",
-            help="Write the objects that are missing, as `icectl gc --known-missing` reads them.",
+            help="Write the missing objects to FILE, for `icectl gc --known-missing`.",
         ),
     ] = None,
     junit: Annotated[
@@ -124,7 +126,7 @@ def validate(
     ] = None,
     github: Annotated[
         bool,
-        typer.Option("--github", help="Print annotations for GitHub Actions in place of a table."),
+        typer.Option("--github", help="Print annotations for GitHub Actions instead of a table."),
     ] = False,
     max_findings: Annotated[
         int,
@@ -132,7 +134,7 @@ def validate(
             "--max-findings",
             metavar="COUNT",
             min=1,
-            help="List no more than this, and as many known ones; all are counted.",
+            help="List at most this many new and this many known findings; all are counted.",
         ),
     ] = 1000,
     engine: EngineOption = "auto",
@@ -142,27 +144,26 @@ def validate(
 ) -> int | None:
     """Check the repository for damage.
 
-    Every rule of the specification is checked on the state that the repo file had at the
-    start; writers may go on. Each finding has a stable code, the file and node that it is
-    about, the branches and tags that lead there, and the newest version without an error.
-    Nothing is ever changed.
+    Checks every rule of the specification on the state of the repo file at the start; writers
+    need not stop. Each finding has a stable code, the affected file and node, the branches and
+    tags that reach it, and the newest version without an error. Never changes the repository.
 
-    Exit code 0 says that it is sound, 3 that there are findings; any other code that it could
-    not look. The files have no checksums: what is stored only once, such as an attribute that
-    a single version has, can be changed by a damaged disk without breaking any rule.
+    Exit code 0 means that the repository is sound, 3 that there are findings (see --fail-on); any
+    other code means that the check could not be completed. The files have no checksums: a faulty
+    disk can change data that is stored only once, such as an attribute of a single version,
+    without breaking any rule.
 
-    With --engine spark manifests and chunks are looked at by Spark's executors. They need
-    icectl and its libraries, and use their own credentials.
+    With --engine spark, the executors check manifests and chunks. They need icectl and its
+    libraries, and use their own credentials.
     """
+    from icectl.checks.rules import RULES, Level, Severity, find_rules
     from icectl.cli.engines import SparkChoice
     from icectl.cli.sources import SourceOpener
-    from icectl.ops.gc.watch import Watch
     from icectl.ops.validate.baseline import read_baseline
     from icectl.ops.validate.result import limit_findings
-    from icectl.ops.validate.rule import Level, Severity
-    from icectl.ops.validate.rules import RULES, find_rules
     from icectl.ops.validate.run import ValidateOptions
     from icectl.ops.validate.run import validate as run_validation
+    from icectl.pipeline.progress import Progress
     from icectl.render.json import render_jsonl
     from icectl.render.junit import render_junit
     from icectl.render.sarif import render_sarif
@@ -185,7 +186,7 @@ def validate(
     severity: Severity = "warning" if fail_on == "warning" else "error"
     engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl validate")
     if virtual and engines.is_asked_for:
-        raise UsageError("--virtual looks at sources from this process, not on Spark")
+        raise UsageError("--virtual cannot be combined with Spark")
 
     def choose(num_chunk_refs: int) -> Engine:
         session = None if virtual else engines.session(num_chunk_refs)
@@ -201,7 +202,7 @@ def validate(
         level=Level[level.upper()],
         refs=tuple(refs or ()),
         fail_on=severity,
-        # A baseline has all, whatever is listed.
+        # A baseline contains all findings, regardless of --max-findings.
         max_findings=max_findings if write_baseline is None else sys.maxsize,
         known=frozenset() if baseline is None else read_baseline(Path(baseline)),
         decode=decode,
@@ -211,9 +212,9 @@ def validate(
         allowed_sources=_parse_allowed(allow_source, virtual),
         choose_engine=choose,
     )
-    watch = Watch(lambda label, total, unit: context.progress(label, total, unit=unit))
+    progress = Progress(lambda label, total, unit: context.progress(label, total, unit=unit))
     with engines:
-        result, missing = run_validation(context.open_storage(), options, watch)
+        result, missing = run_validation(context.open_storage(), options, progress)
     result = replace(result, notes=tuple(map(describe_hint, result.notes)))
     if write_baseline is not None:
         lines = (f"{line}\n" for line in render_jsonl(result.findings))
@@ -239,8 +240,8 @@ def _parse_sample(sample: str | None, level: str, decode: bool) -> Sample | None
     if level != "data":
         if sample is not None or decode:
             raise UsageError(
-                "--sample and --decode belong to --level data",
-                hint="add --level data, or leave them out",
+                "--sample and --decode require --level data",
+                hint="add --level data, or omit them",
             )
         return None
     from icectl.ops.validate.data import check_decoding_possible
@@ -253,11 +254,11 @@ def _parse_sample(sample: str | None, level: str, decode: bool) -> Sample | None
 
 def _parse_allowed(urls: Sequence[str], virtual: bool) -> tuple[str, ...]:
     if urls and not virtual:
-        raise UsageError("--allow-source belongs to --virtual", hint="add --virtual")
+        raise UsageError("--allow-source requires --virtual", hint="add --virtual")
     for url in urls:
         if not url.partition("://")[2]:
             raise UsageError(
-                "--allow-source takes a URL", hint="write file:///DIRECTORY or s3://BUCKET/PREFIX"
+                "--allow-source needs a URL", hint="write file:///DIRECTORY or s3://BUCKET/PREFIX"
             )
     return tuple(urls)
 
@@ -267,13 +268,13 @@ def _was_looked_at(rule: Rule, level: Level, virtual: bool) -> bool:
 
 
 def _check_reports(paths: Mapping[str, str | None]) -> None:
-    """Refuse before the work what could not be written after it."""
+    """Raise an error before the work starts if a report could not be written after it."""
     for option, path in paths.items():
         if path is None:
             continue
         file = Path(path)
         if not path or file.is_dir():
-            raise _unwritable(option, path, "it is no name of a file")
+            raise _unwritable(option, path, "it is not the name of a file")
         if not file.absolute().parent.is_dir():
             raise _unwritable(option, path, "its directory does not exist")
         if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
@@ -293,5 +294,5 @@ def _write(option: str, path: str, text: Iterable[str]) -> None:
 def _unwritable(option: str, path: str, reason: str) -> UsageError:
     return UsageError(
         f"{path or 'the file'} of {option} cannot be written: {reason}",
-        hint=f"{option} FILE takes a file in a directory that is there and can be written to",
+        hint=f"give {option} a FILE in an existing, writable directory",
     )

@@ -1,6 +1,7 @@
-"""The generations before FlatBuffers, read-only: MessagePack structures, found by content.
+"""Decoders for the generations before FlatBuffers, which used MessagePack.
 
-Every decoder takes the decompressed payload, without header, and raises FormatError only.
+Every decoder takes the decompressed payload without header and raises only `FormatError`.
+icectl does not write these generations.
 """
 
 from icectl.format.legacy.layouts import guess_legacy_kind

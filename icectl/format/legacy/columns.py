@@ -1,4 +1,4 @@
-"""Manifests of the MessagePack generations as columns, like those of the specification."""
+"""Convert manifests of the MessagePack generations to columns."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _KINDS = {"native": RefKind.NATIVE, "inline": RefKind.INLINE, "virtual": RefKind
 
 
 def legacy_manifest_columns(legacy: LegacyManifest, name: ManifestId | None = None) -> Manifest:
-    """`name` is the id that the file's name gives, for generations that do not store it.
+    """`name` is the id from the file name, for generations that do not store the id.
 
-    Early writers listed references of one array under the node id of another as well
-    (0.1.0-alpha.4): a node whose references differ in their number of dimensions has one
+    Early writers (0.1.0-alpha.4) also listed references of one array under the node id of another.
+    If the references of a node differ in their number of dimensions, the result has one
     `ArrayManifest` for each number.
     """
     ordered = sorted(legacy.refs, key=lambda ref: (*_array_of(ref), ref.coordinates))

@@ -1,8 +1,8 @@
-"""Which fields the top structure of a legacy file has, and in which order.
+"""The fields of the top-level structure of a legacy file, and their order.
 
-The kind of a file without a header is told from this table alone: no two layouts fit the
-same payload. The shape of a layout has one pattern for each field: i(nteger), t(ext),
-b(ytes), l(ist), m(ap), n(othing).
+The layout alone determines the kind of a file without a header: no two layouts match the same
+payload. The shape of a layout has one pattern for each field: i(nteger), t(ext), b(ytes), l(ist),
+m(ap), n(othing).
 """
 
 from __future__ import annotations
@@ -67,15 +67,15 @@ _SIGNATURES: tuple[tuple[Kind, frozenset[str]], ...] = (
 
 
 def guess_legacy_kind(payload: bytes | bytearray) -> Kind:
-    """The kind of file, told from the content alone."""
+    """Return the kind of the file, determined by its content."""
     return read_top(payload)[0]
 
 
 def read_fields(payload: bytes | bytearray, kind: Kind) -> dict[str, object]:
-    """The top structure of a file of this kind, by name."""
+    """Return the fields of the top-level structure by name; the file must be of this kind."""
     found, fields = read_top(payload)
     if found != kind:
-        raise FormatError(f"the content is not a {kind}; it looks like a {found}")
+        raise FormatError(f"expected a {kind}, but the content looks like a {found}")
     return fields
 
 
@@ -91,7 +91,7 @@ def read_top(payload: bytes | bytearray) -> tuple[Kind, dict[str, object]]:
         for layout in LAYOUTS:
             if re.fullmatch(layout.shape, shape):
                 return layout.kind, dict(zip(layout.names, value, strict=True))
-    raise FormatError("the content has no layout that a known writer used", offset=0)
+    raise FormatError("the content does not match the layout of any known writer", offset=0)
 
 
 def _letter(value: object) -> str:

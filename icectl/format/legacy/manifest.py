@@ -1,4 +1,4 @@
-"""Manifests of the MessagePack generations, as one neutral row for each reference."""
+"""Manifests of the MessagePack generations, with one row for each reference."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class LegacyRef:
 @dataclass(frozen=True, slots=True)
 class LegacyManifest:
     id: ManifestId | None
-    """None where the generation does not store the id in the file."""
+    """None if the generation does not store the id in the file."""
     refs: tuple[LegacyRef, ...]
     """In the order of the file."""
 
@@ -64,9 +64,9 @@ def decode_legacy_manifest(payload: bytes | bytearray) -> LegacyManifest:
 
 
 def _chunks(chunks: object) -> Iterator[tuple[NodeId, tuple[int, ...], object]]:
-    """Node, coordinates and payload, from one map for all nodes or from one for each."""
+    """Yield node, coordinates and payload, from one map for all nodes or one map per node."""
     for key, value in items(chunks, "the list of chunks"):
-        # A list that starts with bytes is a wrapped node id: those generations nest the maps.
+        # A list that starts with bytes is a wrapped node id; those generations nest the maps.
         if isinstance(key, list) and len(key) == 2 and not isinstance(key[0], bytes):
             yield object_id(NodeId, key[0]), coordinates(key[1], "a chunk coordinate"), value
         else:
@@ -96,7 +96,7 @@ def _reference(node_id: NodeId, index: tuple[int, ...], payload: object) -> Lega
             etag=etag,
             last_modified=last_modified,
         )
-    raise FormatError(f"{choice!r} is not a kind of chunk reference")
+    raise FormatError(f"unknown kind of chunk reference: {choice!r}")
 
 
 def _range(fields: dict[str, object]) -> tuple[int, int]:
@@ -112,7 +112,7 @@ def _location(value: object) -> str:
         return value
     choice, location = variant(value, "a chunk location")
     if choice != "Absolute":
-        raise FormatError(f"{choice!r} is not a kind of chunk location")
+        raise FormatError(f"unknown kind of chunk location: {choice!r}")
     return text(location, "a chunk location")
 
 
@@ -124,4 +124,4 @@ def _checksum(value: object) -> tuple[str | None, int | None]:
         return text(content, "an etag"), None
     if choice == "LastModified":
         return None, unsigned(content, "a modification time", 32)
-    raise FormatError(f"{choice!r} is not a kind of checksum")
+    raise FormatError(f"unknown kind of checksum: {choice!r}")

@@ -1,8 +1,8 @@
-"""The MessagePack payload of the generations before FlatBuffers, as checked plain values.
+"""Checked access to the MessagePack payload of the generations before FlatBuffers.
 
-Writers stored their structures as arrays without names (or, in the earliest specification,
-as maps), choices as maps of one entry, and used lists as keys. Every accessor here says
-exactly what it accepts and raises FormatError for the rest.
+Writers stored structures as arrays without names (or, in the earliest specification, as maps),
+stored choices as maps with one entry, and used lists as keys. Every accessor raises `FormatError`
+for a value of another type.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def unpack(payload: bytes | bytearray) -> object:
 
 
 def check_elements(payload: bytes | bytearray, file_size: int) -> None:
-    """`LimitExceededError` when the payload has too many values for the size of its file."""
+    """Raise `LimitExceededError` if the payload has too many values for the size of its file."""
     import msgpack
 
     most = limits.ELEMENTS_ALWAYS + limits.ELEMENTS_PER_BYTE * file_size
@@ -55,7 +55,7 @@ def check_elements(payload: bytes | bytearray, file_size: int) -> None:
     def spend(elements: list[object]) -> None:
         nonlocal count
         count += len(elements) + 1
-        limits.require("ELEMENTS_PER_BYTE", count, most, "the MessagePack values are")
+        limits.require("ELEMENTS_PER_BYTE", count, most, "the number of values is")
 
     try:
         msgpack.unpackb(
@@ -81,12 +81,12 @@ def _map(pairs: list[tuple[object, object]]) -> dict[str, object] | Pairs:
     if len(mapping) == len(pairs):
         return mapping
     if any(isinstance(name, str) for name, _ in pairs):
-        raise FormatError("a map mixes or repeats keys")
+        raise FormatError("a map has duplicate keys or keys of different types")
     return Pairs(pairs)
 
 
 def items(value: object, what: str) -> Iterable[tuple[object, object]]:
-    """The entries of a map with keys of any type."""
+    """Return the entries of a map with keys of any type."""
     if isinstance(value, Pairs):
         return value
     return mapping(value, what).items()
@@ -99,18 +99,18 @@ def mapping(value: object, what: str) -> dict[str, object]:
 
 
 def json_mapping(value: object, what: str) -> dict[str, object]:
-    """A map from users: any JSON below it."""
+    """Return a map that may contain any JSON value."""
     require_plain(value)
     return mapping(value, what)
 
 
 def record(value: object, layouts: Iterable[tuple[str, ...]], what: str) -> dict[str, object]:
-    """The fields of a structure by name, whether it was stored with names or by position."""
+    """Return the fields of a structure by name, whether it was stored by name or by position."""
     if isinstance(value, list) and not isinstance(value, Pairs):
         for names in layouts:
             if len(names) == len(value):
                 return dict(zip(names, value, strict=True))
-        raise FormatError(f"{what} has {len(value)} fields, which no known writer stores")
+        raise FormatError(f"{what} has {len(value)} fields, unlike those of any known writer")
     return mapping(value, what)
 
 
@@ -121,7 +121,7 @@ def take(fields: dict[str, object], name: str, what: str) -> object:
 
 
 def variant(value: object, what: str) -> tuple[str, object]:
-    """A choice: its name and what it holds, None for a choice that holds nothing."""
+    """Return the name and the value of a choice; the value is None if the choice has none."""
     if isinstance(value, str):
         return value, None
     fields = mapping(value, what)
@@ -159,7 +159,7 @@ def binary(value: object, what: str) -> bytes:
 
 
 def object_id(kind: type[Id], value: object) -> Id:
-    """An id in any of the forms that were in use: text, bytes, wrapped bytes, list of numbers."""
+    """Return an id stored in any known form: text, bytes, wrapped bytes or list of numbers."""
     what = f"a {kind.__name__}"
     try:
         if isinstance(value, str):
@@ -174,7 +174,7 @@ def object_id(kind: type[Id], value: object) -> Id:
 
 
 def microseconds(value: object, what: str) -> int:
-    """Microseconds since 1970 of a time as RFC 3339 writes it."""
+    """Return an RFC 3339 time as microseconds since 1970."""
     match = _TIME.fullmatch(text(value, what))
     if match is None:
         raise FormatError(f"{what} is not a time")

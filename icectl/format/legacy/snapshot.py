@@ -1,4 +1,4 @@
-"""Snapshots of the MessagePack generations, with the meaning of spec version 1."""
+"""Convert snapshots of the MessagePack generations to those of spec version 1."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _EARLY_FILE_INFO: _Layouts = (
 
 
 def decode_legacy_snapshot(payload: bytes | bytearray) -> Snapshot:
-    """The snapshot. What the generation does not store about manifests is 0."""
+    """Return the snapshot. Sizes and counts that the generation does not store are 0."""
     fields = read_fields(payload, "snapshot")
     if "id" in fields:
         what = "the snapshot"
@@ -76,7 +76,7 @@ def decode_legacy_snapshot(payload: bytes | bytearray) -> Snapshot:
 
 
 def _parent_in_history(fields: dict[str, object]) -> object:
-    """The id of the newest ancestor, which is the parent."""
+    """Return the id of the newest ancestor, which is the parent."""
     what = "the history of the snapshot"
     history = [
         record(commit, _COMMIT, what)
@@ -85,8 +85,8 @@ def _parent_in_history(fields: dict[str, object]) -> object:
     if not history:
         return None
     first, last = history[0], history[-1]
-    # The list begins with the parent, except that the first writers appended it. Those are
-    # the ones that did not list the manifest files, and there the times tell.
+    # The list begins with the parent, but the first writers appended it. Those writers did not
+    # list the manifest files; for their snapshots the newest time identifies the parent.
     if "manifest_files" not in fields:
         first = max(first, last, key=lambda commit: _written_at(commit, what))
     return take(first, "id", what)
@@ -112,7 +112,7 @@ def _nodes(value: object) -> Iterator[NodeSnapshot]:
         what = f"the node {path!r}"
         fields = record(node_value, _NODE, what)
         if not path.startswith("/") or take(fields, "path", what) != path:
-            raise FormatError(f"{what} does not have the path under which it is listed")
+            raise FormatError(f"{what} is listed under a different path")
         node_id = object_id(NodeId, take(fields, "id", what))
         if node_id in ids:
             raise FormatError(f"{what} has the id of another node")
@@ -126,7 +126,7 @@ def _nodes(value: object) -> Iterator[NodeSnapshot]:
         elif choice == "Array":
             node_data, document = _array(content, what)
         else:
-            raise FormatError(f"{what} is of the unknown kind {choice!r}")
+            raise FormatError(f"{what} has the unknown kind {choice!r}")
         yield NodeSnapshot(node_id, path, encode_zarr_json(document, attributes), node_data)
 
 
@@ -147,12 +147,12 @@ def _manifest_ref(value: object, dimensions: int) -> ManifestRef:
     fields = record(value, _MANIFEST_REF, what)
     extents = take(fields, "extents", what)
     ranges: tuple[ChunkIndexRange, ...] = ()
-    # The first writers reserved the field and left it empty.
+    # The first writers left the field empty.
     if extents != []:
         bounds = record(extents, _EXTENTS, what)
         start = coordinates(take(bounds, "start", what), what)
         end = coordinates(take(bounds, "end", what), what)
         if not len(start) == len(end) == dimensions:
-            raise FormatError(f"{what} has extents that do not fit the shape of the array")
+            raise FormatError(f"{what} has extents that do not match the shape of the array")
         ranges = tuple(map(ChunkIndexRange, start, end))
     return ManifestRef(object_id(ManifestId, take(fields, "object_id", what)), ranges)

@@ -22,10 +22,10 @@ _WHAT = "the transaction log"
 def decode_legacy_transaction_log(
     payload: bytes | bytearray, snapshot_id: SnapshotId
 ) -> TransactionLog:
-    """The log of `snapshot_id`: these generations store the id only as the name of the file.
+    """Return the log of `snapshot_id`; these generations store the id only as the file name.
 
-    They also do not tell whether updated attributes are those of a group or of an array. A
-    node counts as an updated array, unless the log itself creates it: then it is only new.
+    They do not store whether updated attributes belong to a group or an array. A node with updated
+    attributes counts as an updated array, unless the log creates it.
     """
     fields = read_fields(payload, "transaction_log")
     new_groups, new_arrays = _node_ids(fields, "new_groups"), _node_ids(fields, "new_arrays")
@@ -51,7 +51,7 @@ def decode_legacy_attributes(payload: bytes | bytearray) -> dict[str, object]:
 
 
 def _node_ids(fields: dict[str, object], name: str) -> tuple[NodeId, ...]:
-    """A set of ids; early writers stored a map between id and path, either way round."""
+    """Return a set of ids; early writers stored a map of ids to paths or of paths to ids."""
     value = take(fields, name, _WHAT)
     found: list[object]
     if isinstance(value, dict | Pairs):
@@ -63,7 +63,7 @@ def _node_ids(fields: dict[str, object], name: str) -> tuple[NodeId, ...]:
         found = sequence(value, _WHAT)
     ids = tuple(object_id(NodeId, node) for node in found)
     if len(set(ids)) != len(ids):
-        raise FormatError(f"{_WHAT} names a node twice in {name}")
+        raise FormatError(f"{_WHAT} lists a node twice in {name}")
     return ids
 
 
@@ -76,7 +76,7 @@ def _updated_chunks(value: object) -> tuple[ArrayUpdatedChunks, ...]:
         rows = [coordinates(row, "a chunk coordinate") for row in sequence(chunks, _WHAT)]
         dimensions = {len(row) for row in rows}
         if node_id in updated or len(dimensions) > 1 or len(set(rows)) != len(rows):
-            raise FormatError("the updated chunks of a node contradict each other")
+            raise FormatError("the coordinates of a node's updated chunks are inconsistent")
         table = np.array(rows, dtype=np.uint32).reshape(len(rows), *(dimensions or {0}))
         updated[node_id] = ArrayUpdatedChunks(node_id, table)
     return tuple(updated.values())

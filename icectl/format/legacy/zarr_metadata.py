@@ -1,4 +1,4 @@
-"""`zarr.json` for nodes of generations that stored the Zarr metadata as structures."""
+"""Build `zarr.json` for generations that stored the Zarr metadata as structures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _SEPARATORS = {"Slash": "/", "Dot": ".", "Default": "/"}
 
 
 class ArrayMetadata:
-    """The metadata of one array: what the snapshot needs of it, and the Zarr document."""
+    """The metadata of one array: the values that the snapshot needs, and the Zarr document."""
 
     def __init__(self, value: object) -> None:
         what = "the metadata of an array"
@@ -37,12 +37,12 @@ class ArrayMetadata:
         shape = _lengths(take(fields, "shape", what), "the shape of an array")
         chunk_shape = _lengths(take(fields, "chunk_shape", what), "the shape of the chunks")
         if len(shape) != len(chunk_shape) or 0 in chunk_shape:
-            raise FormatError("the chunks of an array do not fit its shape")
+            raise FormatError("the chunk shape of an array does not match its shape")
         self.shape = tuple(map(DimensionShape, shape, chunk_shape))
         self.dimension_names = _dimension_names(fields.get("dimension_names"), len(shape))
         encoding, _ = variant(take(fields, "chunk_key_encoding", what), "a chunk key encoding")
         if encoding not in _SEPARATORS:
-            raise FormatError(f"{encoding!r} is not a chunk key encoding")
+            raise FormatError(f"unknown chunk key encoding {encoding!r}")
         self.document: dict[str, object] = {
             "zarr_format": 3,
             "node_type": "array",
@@ -66,14 +66,14 @@ class ArrayMetadata:
 
 
 def encode_zarr_json(document: dict[str, object], user_attributes: object) -> bytes:
-    """The document with the attributes of the user, unless they are in a file of their own."""
+    """Return the document, with the user attributes unless they are in a separate file."""
     if user_attributes is not None:
         choice, content = variant(user_attributes, "the attributes of a node")
         if choice == "Inline":
             attributes = json_mapping(content, "the attributes of a node")
             document = document | {"attributes": attributes}
         elif choice != "Ref":
-            raise FormatError(f"{choice!r} is not a kind of attributes")
+            raise FormatError(f"unknown kind of attributes: {choice!r}")
     try:
         return json.dumps(document, ensure_ascii=False, allow_nan=False).encode()
     except (TypeError, ValueError) as error:
@@ -90,7 +90,7 @@ def _dimension_names(value: object, dimensions: int) -> tuple[str | None, ...] |
     what = "the dimension names of an array"
     names = tuple(None if name is None else text(name, what) for name in sequence(value, what))
     if len(names) != dimensions:
-        raise FormatError(f"{what} do not fit its shape")
+        raise FormatError(f"{what} do not match its shape")
     return names
 
 
@@ -112,7 +112,7 @@ def _fill_value(value: object) -> object:
 
 
 def _number(value: object) -> object:
-    """Zarr writes the numbers that JSON lacks as text."""
+    """Return numbers that JSON lacks as the text that Zarr uses for them."""
     if isinstance(value, float) and not math.isfinite(value):
         return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
     return value

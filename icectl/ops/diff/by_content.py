@@ -4,16 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from icectl.model.node_table import NodeTable, is_array
 from icectl.model.snapshot import NodeSnapshot
 from icectl.ops.diff.metadata import compare_metadata
-from icectl.ops.diff.nodes import (
-    NodeTable,
-    PathFilter,
-    is_array,
-    moves_between,
-    sorted_pairs,
-    sorted_paths,
-)
+from icectl.ops.diff.nodes import PathFilter, moves_between, sorted_pairs, sorted_paths
 from icectl.ops.diff.result import ArrayPair, MetadataChange, NodeDiff
 
 

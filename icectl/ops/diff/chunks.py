@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from icectl.model.snapshot import ArrayNodeData, ManifestRef, NodeSnapshot
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
-from icectl.ops.read_ahead import read_ahead
+from icectl.pipeline.read_ahead import read_ahead
 
 if TYPE_CHECKING:
     import numpy as np
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from icectl.model.ids import ManifestId
     from icectl.model.manifest import Manifest
-    from icectl.ops.diff.references import ReferenceChanges, Side
+    from icectl.pipeline.reference_changes import ReferenceChanges, Side
 
 THREADS = 8
 REFERENCES_AT_ONCE = 1_000_000
@@ -140,7 +140,7 @@ def _cut(before: list[ManifestRef], after: list[ManifestRef], axis: int) -> list
 
 
 def _comparison(repository: ManifestSource) -> Callable[[_Group], ReferenceChanges]:
-    from icectl.ops.diff.references import Side, compare_references
+    from icectl.pipeline.reference_changes import Side, compare_references
 
     read_manifest: Callable[[ManifestId], Manifest] = lru_cache(MANIFESTS_REMEMBERED)(
         repository.read_manifest
@@ -172,7 +172,7 @@ def _merge(pair: ArrayPair, compared: list[ReferenceChanges] | None) -> ChunkCha
     """One answer for the array from those of its groups; None where none were compared."""
     import numpy as np
 
-    from icectl.ops.diff.coordinates import distinct
+    from icectl.pipeline.coordinates import distinct
 
     if compared is None:
         assert pair.written is not None

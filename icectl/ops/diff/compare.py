@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 from icectl.errors import RefNotFoundError, Remedy
+from icectl.model.node_table import NodeTable
 from icectl.ops.diff.by_content import diff_by_content
 from icectl.ops.diff.from_logs import LogsInsufficientError, diff_from_logs
-from icectl.ops.diff.nodes import NodeTable, PathFilter
+from icectl.ops.diff.nodes import PathFilter
 from icectl.ops.diff.result import NodeDiff
 from icectl.ops.diff.versions import Versions
 from icectl.repository.names import nearest_hint

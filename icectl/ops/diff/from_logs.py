@@ -12,18 +12,13 @@ from dataclasses import dataclass, field
 
 from icectl.errors import FormatError, ObjectNotFoundError, UnsupportedError
 from icectl.model.ids import NodeId, SnapshotId
+from icectl.model.node_table import NodeTable
 from icectl.model.transaction_log import TransactionLog
-from icectl.ops.diff.coordinates import CoordinateSet
 from icectl.ops.diff.metadata import compare_metadata
-from icectl.ops.diff.nodes import (
-    NodeTable,
-    PathFilter,
-    moves_between,
-    sorted_pairs,
-    sorted_paths,
-)
+from icectl.ops.diff.nodes import PathFilter, moves_between, sorted_pairs, sorted_paths
 from icectl.ops.diff.result import ArrayPair, MetadataChange, NodeDiff
-from icectl.ops.read_ahead import read_ahead
+from icectl.pipeline.coordinates import CoordinateSet
+from icectl.pipeline.read_ahead import read_ahead
 from icectl.repository.repository import Repository
 
 

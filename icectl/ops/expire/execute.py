@@ -1,10 +1,8 @@
-"""Carrying out an expiration: one atomic update in V2, edited snapshot files in V1."""
+"""Execute an expiration: one atomic update in V2, edited snapshot files in V1."""
 
 from __future__ import annotations
 
-import logging
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,33 +18,21 @@ from icectl.errors import (
     Remedy,
     StorageError,
 )
+from icectl.format.envelope import Generation
 from icectl.format.snapshot import decode_snapshot, encode_snapshot
 from icectl.format.transaction_log import encode_transaction_log
-from icectl.model.ids import SnapshotId
+from icectl.model.ids import NodeId, SnapshotId
 from icectl.model.repo import ExpirationRanUpdate, RepoInfo
-from icectl.ops.expire.merged_logs import merge_transaction_logs
-from icectl.ops.expire.plan import ExpirationPlan, History, plan_expiration
+from icectl.model.transaction_log import ArrayUpdatedChunks, TransactionLog
+from icectl.ops.expire.plan import Expiration, ExpirationPlan, plan_for
 from icectl.ops.expire.policy import Policy
-from icectl.repository import v1
+from icectl.pipeline.coordinates import CoordinateSet
 from icectl.repository.edits import Edited
-from icectl.repository.mutations import is_v1
 from icectl.repository.open import open_repository, repository_at
 from icectl.repository.reparent import drop_snapshots
 from icectl.repository.repository import Repository
-from icectl.repository.update import check_online, update_repo
+from icectl.repository.update import update_repo
 from icectl.storage.contract import Storage, Version
-
-logger = logging.getLogger(__name__)
-
-TIPS_IN_FLIGHT = 64
-
-
-@dataclass(frozen=True, slots=True)
-class Expiration:
-    """A plan and the state of the repository that it was made for."""
-
-    history: History
-    plan: ExpirationPlan
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,58 +45,10 @@ class SnapshotEdit:
     version: Version
 
 
-def plan_for(repository: Repository, policy: Policy) -> Expiration:
-    """The plan for the state that the repository was opened at; legacy generations refuse.
-
-    `FormatError` when a tip that stays cannot be read: what is released may be all that is left
-    of the data.
-    """
-    is_v1(repository)
-    if repository.info is not None:
-        check_online(repository.info.status)
-    try:
-        snapshots = {snapshot.id: snapshot for snapshot in repository.all_snapshots()}
-    except ObjectNotFoundError as error:
-        raise FormatError("the file of this snapshot is missing", path=error.path) from None
-    history = History(
-        repository.spec_version, snapshots, dict(repository.branches()), dict(repository.tags())
-    )
-    plan = plan_expiration(history, policy)
-    logger.info("plan: release %d of %d snapshots", len(plan.released), len(history.snapshots))
-    if not plan.is_empty:
-        _check_tips(repository, history, plan)
-    return Expiration(history, plan)
-
-
-def _check_tips(repository: Repository, history: History, plan: ExpirationPlan) -> None:
-    names: dict[str, list[str]] = defaultdict(list)
-    for kind, refs, deleted in (
-        ("branch", history.branches, plan.deleted_branches),
-        ("tag", history.tags, plan.deleted_tags),
-    ):
-        for name, tip in sorted(refs.items()):
-            if name not in deleted:
-                names[repository.layout.snapshot(tip)].append(f"the {kind} {name}")
-    for path, data in repository.storage.read_many(names, concurrency=TIPS_IN_FLIGHT):
-        try:
-            if isinstance(data, ObjectNotFoundError):
-                raise FormatError("the file is missing")
-            if isinstance(data, StorageError):
-                raise data
-            if repository.layout.snapshot(decode_snapshot(data).id) != path:
-                raise FormatError("the file is of another snapshot")
-        except FormatError as error:
-            owner = names[path][0]
-            raise FormatError(
-                f"{owner} cannot be read: {error.reason}, so nothing is released",
-                path=path,
-                hint=Remedy("restore-or-move-ref"),
-            ) from None
-
-
 def execute_expiration(repository: Repository, policy: Policy, planned: Expiration) -> Expiration:
-    """Carry out the plan; when the repository moved since, it is planned again on the new state."""
-    if is_v1(repository):
+    """Execute the plan; if the repository changed since, plan again on the new state."""
+    repository.check_writable()
+    if repository.generation is Generation.V1:
         return _execute_v1(repository.storage, policy, planned)
     done = planned
 
@@ -142,7 +80,7 @@ def _execute_v1(storage: Storage, policy: Policy, planned: Expiration) -> Expira
     done = plan_for(current, policy)
     if done.plan == planned.plan:
         done = planned
-    # All is encoded before the first write, so that what cannot be written stops the run here.
+    # Everything is encoded before the first write, so that a failure to encode stops the run here.
     edits = [
         _edit(storage, current.layout.snapshot(snapshot_id), parent_id)
         for snapshot_id, parent_id in done.plan.parents.items()
@@ -153,19 +91,22 @@ def _execute_v1(storage: Storage, policy: Policy, planned: Expiration) -> Expira
         _join(storage, edit)
     plan = replace(
         done.plan,
-        deleted_tags=_delete_refs(
-            done.plan.deleted_tags, lambda name: v1.delete_tag(storage, name)
-        ),
+        deleted_tags=_delete_refs(done.plan.deleted_tags, current.refs.delete_tag),
         deleted_branches=_delete_refs(
             done.plan.deleted_branches,
-            lambda name: v1.delete_branch(storage, name, expect=done.history.branches[name]),
+            lambda name: current.refs.delete_branch(name, expect=done.history.branches[name]),
         ),
     )
     return replace(done, plan=plan)
 
 
 def _merge_logs(repository: Repository, expiration: Expiration) -> None:
-    """Give each edited snapshot the logs of the ancestors that it will skip."""
+    """Give each edited snapshot the logs of the ancestors that it will skip.
+
+    A V1 snapshot cannot name the logs of released ancestors, so the log of the snapshot that
+    continues further up takes in theirs: diffs across the gap stay right, also those of the
+    official package.
+    """
     merged: list[tuple[str, bytes, Version]] = []
     for snapshot_id, parent_id in expiration.plan.parents.items():
         path = f"{repository.layout.transactions}/{snapshot_id}"
@@ -173,20 +114,60 @@ def _merge_logs(repository: Repository, expiration: Expiration) -> None:
             own = repository.storage.read_versioned(path)
         except ObjectNotFoundError:
             continue  # without it, a diff compares the content anyway
-        newest_first = (one.id for one in expiration.history.ancestry(snapshot_id))
+        newest_first = expiration.history.ancestry(snapshot_id)
         ids = [*takewhile(partial(ne, parent_id), newest_first)]
         try:
             logs = [repository.read_transaction_log(one) for one in reversed(ids)]
         except (StorageError, FormatError) as error:
             error.hint = Remedy("expire-without-logs")
             raise
-        merged.append((path, encode_transaction_log(merge_transaction_logs(logs)), own.version))
+        merged.append((path, encode_transaction_log(_merged_log(logs)), own.version))
     for path, data, version in merged:
         try:
             repository.storage.put_if_match(path, data, version)
         except PreconditionFailedError:
             if repository.storage.read(path) != data:
                 raise _changed_by_another(path) from None
+
+
+def _merged_log(logs: Sequence[TransactionLog]) -> TransactionLog:
+    """The last log with the changes of all, oldest first. Merging again changes nothing."""
+    created = _union(logs, ("new_groups", "new_arrays"))
+    deleted = _union(logs, ("deleted_groups", "deleted_arrays"))
+    # A node that existed before and is deleted in the end keeps its updates in between, as in the
+    # official package; one that exists in no remaining snapshot is left out.
+    passing = created & deleted
+    chunks: dict[NodeId, CoordinateSet] = {}
+    for log in logs:
+        for array in log.updated_chunks:
+            if array.node_id in passing:
+                continue
+            if not chunks.setdefault(array.node_id, CoordinateSet()).add(array.chunks):
+                raise FormatError(
+                    f"the transaction logs give chunks of the node {array.node_id} "
+                    "different numbers of dimensions"
+                )
+
+    def merged(name: str, without: set[NodeId]) -> tuple[NodeId, ...]:
+        return tuple(sorted(_union(logs, (name,)) - without))
+
+    return replace(
+        logs[-1],
+        new_groups=merged("new_groups", deleted),
+        new_arrays=merged("new_arrays", deleted),
+        deleted_groups=merged("deleted_groups", created),
+        deleted_arrays=merged("deleted_arrays", created),
+        updated_groups=merged("updated_groups", passing),
+        updated_arrays=merged("updated_arrays", passing),
+        updated_chunks=tuple(
+            ArrayUpdatedChunks(node_id, chunks[node_id].rows()) for node_id in sorted(chunks)
+        ),
+        unknown_fields=tuple(field for log in logs for field in log.unknown_fields),
+    )
+
+
+def _union(logs: Iterable[TransactionLog], names: Iterable[str]) -> set[NodeId]:
+    return {node_id for log in logs for name in names for node_id in getattr(log, name)}
 
 
 def _edit(storage: Storage, path: str, parent_id: SnapshotId) -> SnapshotEdit:
@@ -199,7 +180,7 @@ def _join(storage: Storage, edit: SnapshotEdit) -> None:
     try:
         storage.put_if_match(edit.path, edit.data, edit.version)
     except PreconditionFailedError:
-        # Only another expiration edits snapshots; what it wrote is as good, unless it differs.
+        # Only another expiration edits snapshots; its edit is as good as ours, unless it differs.
         if decode_snapshot(storage.read(edit.path)).parent_id != edit.parent_id:
             raise _changed_by_another(edit.path) from None
 
@@ -211,7 +192,7 @@ def _changed_by_another(path: str) -> ConflictError:
 
 
 def _delete_refs(names: tuple[str, ...], delete: Callable[[str], object]) -> tuple[str, ...]:
-    """Those that were deleted: one that moved or went meanwhile is no longer expired."""
+    """Those that were deleted: one that has moved or was deleted meanwhile is no longer expired."""
     deleted = []
     for name in names:
         with suppress(RefNotFoundError, ConflictError):

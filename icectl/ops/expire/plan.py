@@ -1,44 +1,33 @@
-"""Planning an expiration: what goes, what stays and why. Pure: it reads nothing.
+"""Plan an expiration: which snapshots and refs go, which stay, and why.
 
 A cutoff alone is the official expiration, exactly: in V2 every snapshot of the repository is
 considered and a kept one continues at its root; in V1 each ref is taken on its own, tags
 first, and the oldest snapshot that it keeps is joined to the root. With rules, a kept
-snapshot continues at its nearest kept ancestor, and what no ref reaches is left to gc unless
-a cutoff releases it.
+snapshot continues at its nearest kept ancestor, and unreachable snapshots are left to gc
+unless a cutoff releases them.
 """
 
 from __future__ import annotations
 
+import logging
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from icectl.errors import FormatError, RefusedError, Remedy
+from icectl.checks.listing import missing
+from icectl.checks.problem import error_of, raise_first
+from icectl.checks.snapshot import check_snapshot_id
+from icectl.errors import FormatError, ObjectNotFoundError, RefusedError, Remedy, StorageError
+from icectl.format.snapshot import decode_snapshot
 from icectl.model.ids import SnapshotId
-from icectl.model.repo import SnapshotInfo
 from icectl.ops.expire.policy import Policy, apply_rules, matches
 from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.history import State, find_nearest, walk
+from icectl.repository.repository import Repository
 
+logger = logging.getLogger(__name__)
 
-@dataclass(frozen=True, slots=True)
-class History:
-    """The snapshots and refs of one state of a repository."""
-
-    spec_version: int
-    snapshots: Mapping[SnapshotId, SnapshotInfo]
-    branches: Mapping[str, SnapshotId]
-    tags: Mapping[str, SnapshotId]
-
-    def ancestry(self, tip: SnapshotId) -> Iterator[SnapshotInfo]:
-        seen = set()
-        current: SnapshotId | None = tip
-        while current is not None:
-            snapshot = self.snapshots.get(current)
-            if snapshot is None or current in seen:
-                raise FormatError(f"the ancestry of snapshot {tip} is damaged at {current}")
-            seen.add(current)
-            yield snapshot
-            current = snapshot.parent_id
+TIPS_IN_FLIGHT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,43 +50,98 @@ class ExpirationPlan:
         return not (self.released or self.parents or self.deleted_branches or self.deleted_tags)
 
 
-def plan_expiration(history: History, policy: Policy) -> ExpirationPlan:
+@dataclass(frozen=True, slots=True)
+class Expiration:
+    """A plan and the state of the repository that it was made for."""
+
+    history: State
+    plan: ExpirationPlan
+
+
+def plan_for(repository: Repository, policy: Policy) -> Expiration:
+    """The plan for the state that was opened; `UnsupportedError` for legacy generations.
+
+    `FormatError` if a tip that stays cannot be read: the released snapshots may be all that is
+    left of the data.
+    """
+    repository.check_writable()
+    repository.check_online()
+    try:
+        snapshots = {snapshot.id: snapshot for snapshot in repository.all_snapshots()}
+    except ObjectNotFoundError as error:
+        raise FormatError("the file of this snapshot is missing", path=error.path) from None
+    history = State(snapshots, dict(repository.branches()), dict(repository.tags()))
+    plan = plan_expiration(history, policy, repository.spec_version)
+    logger.info("plan: release %d of %d snapshots", len(plan.released), len(history.snapshots))
+    if not plan.is_empty:
+        _check_tips(repository, history, plan)
+    return Expiration(history, plan)
+
+
+def _check_tips(repository: Repository, history: State, plan: ExpirationPlan) -> None:
+    names: dict[str, list[str]] = defaultdict(list)
+    for kind, refs, deleted in (
+        ("branch", history.branches, plan.deleted_branches),
+        ("tag", history.tags, plan.deleted_tags),
+    ):
+        for name, tip in sorted(refs.items()):
+            if name not in deleted:
+                names[repository.layout.snapshot(tip)].append(f"the {kind} {name}")
+    for path, data in repository.storage.read_many(names, concurrency=TIPS_IN_FLIGHT):
+        try:
+            if isinstance(data, ObjectNotFoundError):
+                raise error_of(missing(path, "the file does not exist"))
+            if isinstance(data, StorageError):
+                raise data
+            tip = SnapshotId.parse(path.rpartition("/")[2])
+            raise_first(check_snapshot_id(decode_snapshot(data), tip))
+        except FormatError as error:
+            owner = names[path][0]
+            raise FormatError(
+                f"{owner} cannot be read: {error.reason}, so nothing is released",
+                path=path,
+                hint=Remedy("restore-or-move-ref"),
+                code=error.code,
+            ) from None
+
+
+def plan_expiration(state: State, policy: Policy, spec_version: int = 2) -> ExpirationPlan:
     policy.check()
     if policy.is_official:
         assert policy.older_than is not None
-        if history.spec_version == 1:
-            return _plan_official_v1(history, policy, policy.older_than)
-        return _plan_official_v2(history, policy, policy.older_than)
-    return _plan_retention(history, policy)
+        if spec_version == 1:
+            return _plan_official_v1(state, policy, policy.older_than)
+        return _plan_official_v2(state, policy, policy.older_than)
+    return _plan_retention(state, policy)
 
 
-def _plan_official_v2(history: History, policy: Policy, cutoff: int) -> ExpirationPlan:
+def _plan_official_v2(state: State, policy: Policy, cutoff: int) -> ExpirationPlan:
     expired = {
         snapshot.id
-        for snapshot in history.snapshots.values()
+        for snapshot in state.snapshots.values()
         if snapshot.flushed_at < cutoff and snapshot.parent_id is not None
     }
     deleted_branches = tuple(
         name
-        for name, tip in sorted(history.branches.items())
+        for name, tip in sorted(state.branches.items())
         if policy.delete_expired_branches and name != DEFAULT_BRANCH and tip in expired
     )
     deleted_tags = tuple(
         name
-        for name, tip in sorted(history.tags.items())
+        for name, tip in sorted(state.tags.items())
         if policy.delete_expired_tags and tip in expired
     )
     reasons: dict[SnapshotId, list[str]] = defaultdict(list)
-    for snapshot in history.snapshots.values():
+    for snapshot in state.snapshots.values():
         if snapshot.parent_id is None:
             reasons[snapshot.id].append("root of the history")
         elif snapshot.flushed_at >= cutoff:
             reasons[snapshot.id].append("newer than the cutoff")
-    _keep_tips(history, reasons, deleted_branches, deleted_tags)
+    _keep_tips(state, reasons, deleted_branches, deleted_tags)
     released = frozenset(expired - reasons.keys())
     return ExpirationPlan(
         released,
-        _join_to_root(history, released),
+        _join(state, released, lambda id_: state.parents[id_] is None),
         deleted_branches,
         deleted_tags,
         {key: tuple(value) for key, value in reasons.items()},
@@ -105,67 +149,59 @@ def _plan_official_v2(history: History, policy: Policy, cutoff: int) -> Expirati
 
 
 def _keep_tips(
-    history: History,
+    state: State,
     reasons: dict[SnapshotId, list[str]],
     deleted_branches: tuple[str, ...],
     deleted_tags: tuple[str, ...],
 ) -> None:
-    for name, tip in sorted(history.branches.items()):
+    for name, tip in sorted(state.branches.items()):
         if name not in deleted_branches:
             reasons[tip].append(f"tip of the branch {name}")
-    for name, tip in sorted(history.tags.items()):
+    for name, tip in sorted(state.tags.items()):
         if name not in deleted_tags:
             reasons[tip].append(f"tag {name}")
 
 
-def _join_to_root(
-    history: History, released: frozenset[SnapshotId]
+def _join(
+    state: State, released: frozenset[SnapshotId], is_joint: Callable[[SnapshotId], bool]
 ) -> dict[SnapshotId, SnapshotId]:
-    roots: dict[SnapshotId, SnapshotId] = {}
-    parents = {}
-    for snapshot in history.snapshots.values():
-        if snapshot.id not in released and snapshot.parent_id in released:
-            walked = []
-            for ancestor in history.ancestry(snapshot.id):
-                walked.append(ancestor.id)
-                if ancestor.id in roots:
-                    break
-            root = roots.get(walked[-1], walked[-1])
-            roots.update(dict.fromkeys(walked, root))
-            parents[snapshot.id] = root
-    return parents
-
-
-def _plan_official_v1(history: History, policy: Policy, cutoff: int) -> ExpirationPlan:
-    parents: dict[SnapshotId, SnapshotId | None] = {
-        snapshot.id: snapshot.parent_id for snapshot in history.snapshots.values()
+    """The new parent of each kept snapshot whose parent is released: its nearest joint."""
+    joined = {
+        id_: parent
+        for id_, parent in state.parents.items()
+        if parent is not None and parent in released and id_ not in released
     }
+    joints = find_nearest(joined.values(), state.ancestry, is_joint)
+    # The root is never released, so each of them has a joint.
+    return {id_: joint for id_, parent in joined.items() if (joint := joints[parent]) is not None}
+
+
+def _plan_official_v1(state: State, policy: Policy, cutoff: int) -> ExpirationPlan:
+    parents = dict(state.parents)
     released: set[SnapshotId] = set()
     edited: dict[SnapshotId, SnapshotId] = {}
     deleted: dict[str, list[str]] = {"tag": [], "branch": []}
-    refs = [("tag", *ref) for ref in sorted(history.tags.items())]
-    refs += [("branch", *ref) for ref in sorted(history.branches.items())]
+    refs = [("tag", *ref) for ref in sorted(state.tags.items())]
+    refs += [("branch", *ref) for ref in sorted(state.branches.items())]
     for kind, name, tip in refs:
         oldest_kept, root, passed = tip, tip, set()
-        current: SnapshotId | None = tip
-        while current is not None:
-            if history.snapshots[current].flushed_at >= cutoff:
+        for current in walk(tip, parents.__getitem__):
+            if state.snapshots[current].flushed_at >= cutoff:
                 oldest_kept = current
             else:
                 passed.add(current)
                 root = current
-            current = parents[current]
         passed.discard(root)
         if oldest_kept != root and parents[oldest_kept] != root and root != tip:
             released |= passed
             parents[oldest_kept] = edited[oldest_kept] = root
         wanted = policy.delete_expired_tags if kind == "tag" else policy.delete_expired_branches
-        expired = history.snapshots[tip].flushed_at < cutoff
+        expired = state.snapshots[tip].flushed_at < cutoff
         if wanted and expired and (kind, name) != ("branch", DEFAULT_BRANCH):
             deleted[kind].append(name)
     reasons: dict[SnapshotId, list[str]] = defaultdict(list)
-    _keep_tips(history, reasons, tuple(deleted["branch"]), tuple(deleted["tag"]))
-    for snapshot in history.snapshots.values():
+    _keep_tips(state, reasons, tuple(deleted["branch"]), tuple(deleted["tag"]))
+    for snapshot in state.snapshots.values():
         if snapshot.parent_id is None:
             reasons[snapshot.id].append("root of the history")
         elif snapshot.flushed_at >= cutoff:
@@ -179,11 +215,11 @@ def _plan_official_v1(history: History, policy: Policy, cutoff: int) -> Expirati
     )
 
 
-def _plan_retention(history: History, policy: Policy) -> ExpirationPlan:
+def _plan_retention(state: State, policy: Policy) -> ExpirationPlan:
     reasons: dict[SnapshotId, list[str]] = defaultdict(list)
     reachable: set[SnapshotId] = set()
-    for name, tip in sorted(history.branches.items()):
-        ancestry = list(history.ancestry(tip))
+    for name, tip in sorted(state.branches.items()):
+        ancestry = [state.snapshots[id_] for id_ in state.ancestry(tip)]
         reachable.update(snapshot.id for snapshot in ancestry)
         if policy.covers(name):
             for snapshot, rule in apply_rules(policy, ancestry):
@@ -192,8 +228,11 @@ def _plan_retention(history: History, policy: Policy) -> ExpirationPlan:
             why = "protected" if matches(name, policy.protect) else "not covered by the policy"
             for snapshot in ancestry:
                 reasons[snapshot.id].append(f"branch {name} is {why}")
-    for name, tip in sorted(history.tags.items()):
-        reachable.update(snapshot.id for snapshot in history.ancestry(tip))
+    for name, tip in sorted(state.tags.items()):
+        for snapshot_id in state.ancestry(tip):
+            if snapshot_id in reachable:
+                break
+            reachable.add(snapshot_id)
         if matches(name, policy.keep_tagged):
             reasons[tip].append(f"tagged {name}")
     if policy.has_keep_rules and not reasons:
@@ -201,7 +240,7 @@ def _plan_retention(history: History, policy: Policy) -> ExpirationPlan:
             "the policy would keep nothing",
             hint=Remedy("check-keep-rules"),
         )
-    for snapshot in history.snapshots.values():
+    for snapshot in state.snapshots.values():
         if snapshot.parent_id is None:
             reasons[snapshot.id].append("root of the history")
         elif policy.older_than is not None and snapshot.flushed_at >= policy.older_than:
@@ -210,31 +249,20 @@ def _plan_retention(history: History, policy: Policy) -> ExpirationPlan:
             reasons[snapshot.id].append("reached by no ref: left to gc")
     deleted_branches = tuple(
         name
-        for name, tip in sorted(history.branches.items())
+        for name, tip in sorted(state.branches.items())
         if policy.delete_expired_branches and name != DEFAULT_BRANCH and tip not in reasons
     )
     deleted_tags = tuple(
         name
-        for name, tip in sorted(history.tags.items())
+        for name, tip in sorted(state.tags.items())
         if policy.delete_expired_tags and tip not in reasons and not matches(name, policy.protect)
     )
-    _keep_tips(history, reasons, deleted_branches, deleted_tags)
-    released = frozenset(history.snapshots.keys() - reasons.keys())
+    _keep_tips(state, reasons, deleted_branches, deleted_tags)
+    released = frozenset(state.snapshots.keys() - reasons.keys())
     return ExpirationPlan(
         released,
-        _join_to_nearest(history, released),
+        _join(state, released, lambda id_: id_ not in released),
         deleted_branches,
         deleted_tags,
         {key: tuple(value) for key, value in reasons.items()},
     )
-
-
-def _join_to_nearest(
-    history: History, released: frozenset[SnapshotId]
-) -> dict[SnapshotId, SnapshotId]:
-    parents = {}
-    for snapshot in history.snapshots.values():
-        if snapshot.id not in released and snapshot.parent_id in released:
-            ancestors = history.ancestry(snapshot.parent_id)
-            parents[snapshot.id] = next(one.id for one in ancestors if one.id not in released)
-    return parents

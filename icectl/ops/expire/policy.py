@@ -1,4 +1,4 @@
-"""What a retention policy says, and which snapshots of one branch its rules keep.
+"""Retention policies: the rules, and the snapshots of one branch that they keep.
 
 The rules are restic's: the newest snapshot of each hour, day, week, month or year that has
 one, for the last so many of them, and all within a time of the newest. Buckets are UTC.
@@ -30,7 +30,7 @@ class Policy:
     """Times are microseconds; counts are positive."""
 
     older_than: int | None = None
-    """Released is only what was flushed before this; alone, it is the official expiration."""
+    """Release only snapshots flushed before this; alone, it is the official expiration."""
     keep_last: int | None = None
     keep_hourly: int | None = None
     keep_daily: int | None = None
@@ -41,7 +41,7 @@ class Policy:
     """All not older than this, counted back from the branch's newest snapshot."""
     keep_tagged: tuple[str, ...] = ()
     branch: tuple[str, ...] = ()
-    """Globs of branches that the rules apply to; all others stay whole. Empty: every branch."""
+    """Globs of branches that the rules apply to; all others are kept whole. Empty: every branch."""
     protect: tuple[str, ...] = ()
     """Globs of branches that stay whole and of tags that stay."""
     delete_expired_branches: bool = False
@@ -84,7 +84,7 @@ def matches(name: str, globs: Iterable[str]) -> bool:
 def find_idle_globs(
     policy: Policy, branches: Iterable[str], tags: Iterable[str]
 ) -> Iterator[tuple[str, str]]:
-    """The rule and the glob for each glob that fits no name: most likely a misspelled one."""
+    """The rule and the glob for each glob that matches no name: most likely a misspelled one."""
     names = {"branch": [*branches], "keep_tagged": [*tags]}
     names["protect"] = names["branch"] + names["keep_tagged"]
     for rule, known in names.items():

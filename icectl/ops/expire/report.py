@@ -1,15 +1,16 @@
-"""What an expiration does or would do, for people and for scripts, and what gc could then free."""
+"""The result of an expiration or of its dry run, and an estimate of what gc could then free."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 
 from icectl.errors import FormatError, StorageError
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.manifest import RefKind
 from icectl.model.snapshot import ManifestFileInfo
-from icectl.ops.expire.execute import Expiration
+from icectl.ops.expire.plan import Expiration
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.repository import Repository
 
@@ -19,7 +20,7 @@ MOST_REFERENCES_READ = 5_000_000
 
 @dataclass(frozen=True, slots=True)
 class Freed:
-    """What gc could delete afterwards, at least; bytes of chunks need every reference read."""
+    """The least that gc could delete afterwards; sizes of chunks need every reference read."""
 
     snapshots: int
     manifests: int
@@ -43,7 +44,7 @@ class BranchFate:
     branch: str
     deleted: bool
     snapshots: tuple[SnapshotFate, ...]
-    """Newest first; history that it shares with a branch before it is not repeated."""
+    """Newest first, without the history that it shares with a branch listed before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +85,10 @@ def build_result(repository: Repository, expiration: Expiration, *, dry_run: boo
         on_branches: set[SnapshotId] = set()
         fates = []
         for name in sorted(history.branches, key=lambda name: (name != DEFAULT_BRANCH, name)):
-            line = []
-            for snapshot in history.ancestry(history.branches[name]):
-                if snapshot.id in on_branches:
-                    break
-                line.append(snapshot.id)
-            on_branches.update(line)
-            fates.append(
-                BranchFate(name, name in plan.deleted_branches, tuple(fate(one) for one in line))
-            )
+            ancestry = history.ancestry(history.branches[name])
+            own = [*takewhile(lambda id_: id_ not in on_branches, ancestry)]
+            on_branches.update(own)
+            fates.append(BranchFate(name, name in plan.deleted_branches, tuple(map(fate, own))))
         branches = tuple(fates)
         unreachable = tuple(
             fate(snapshot.id)
@@ -116,7 +112,7 @@ def build_result(repository: Repository, expiration: Expiration, *, dry_run: boo
 
 
 def estimate_freed(repository: Repository, expiration: Expiration) -> Freed | None:
-    """What only released snapshots refer to; None where finding out would take long."""
+    """Objects that only released snapshots refer to; None if finding them would take long."""
     history, released = expiration.history, expiration.plan.gone
     if not released:
         return Freed(0, 0, 0, 0)
@@ -149,7 +145,7 @@ def _manifests(
 def _chunks_only_in(
     repository: Repository, gone: Iterable[ManifestId], kept: Iterable[ManifestId]
 ) -> tuple[int, int]:
-    """Chunks that only the first manifests refer to, and their bytes as far as references tell."""
+    """Chunks that only the first manifests refer to, and their size by the references."""
     sizes: dict[bytes, int] = {}
     for manifest_id in gone:
         for array in repository.read_manifest(manifest_id).arrays:

@@ -1,5 +1,7 @@
-"""Garbage collection: what no version of the repository needs, deleted safely.
+"""Garbage collection: delete the objects that no version of the repository needs.
 
-`plan_gc` computes what goes and why, and stops at anything that does not fit; `execute_gc`
-carries a plan out. Keeping too much is safe, deleting too much is not.
+Read in this order: `run` (the whole command), `plan` (what is deleted), `reachability` (what is
+kept), `repository.provenance` (why the rest may go), `execute` (the deletion), `saved_plan`
+(`--plan` and `--apply`), `backups` (old copies of `repo`), `report` (the result), and
+`safeguards` (limits that the user sets). Keeping too much is safe, deleting too much is not.
 """

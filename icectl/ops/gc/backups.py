@@ -1,18 +1,18 @@
-"""Old copies of `repo` in `overwritten/`: which ones may go, and where the ops log is cut.
+"""Old backups of `repo` in `overwritten/`: which ones are deleted, and where the ops log is cut.
 
-A copy that the ops log still reaches stays, unless the log itself is cut there. Only entries
-that stand in `repo` can be cut: what stands in a copy is never rewritten.
+A backup that the ops log still reaches stays, unless the log itself is cut there. Only entries in
+`repo` can be cut: backups are never rewritten.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from icectl.errors import ObjectNotFoundError
 from icectl.model.repo import RepoInfo, Update
-from icectl.ops.gc.ages import is_created_before
+from icectl.pipeline.objects import is_created_before
+from icectl.repository.backups import is_backup
 from icectl.repository.ops_log import (
     BACKUPS,
     OpsLogBeyondReach,
@@ -20,8 +20,6 @@ from icectl.repository.ops_log import (
     walk_updates,
 )
 from icectl.storage.contract import ObjectInfo, Storage
-
-_NAME = re.compile(r"(repo|config\.yaml)\.\d+\.[0-9A-HJKMNP-TV-Z]{20}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +30,7 @@ class BackupPlan:
     oldest_update_at: int | None = None
     """Where the ops log is cut: the oldest entry that stays. None leaves it whole."""
     is_uncut: bool = False
-    """The log was to be cut, and the entries of that age stand in copies, not in `repo`."""
+    """The log was to be cut, but the entries of that age are in backups, not in `repo`."""
 
     @property
     def num_bytes(self) -> int:
@@ -47,11 +45,11 @@ def plan_backups(
     truncate_ops_log: bool,
     abandoned: Sequence[str] = (),
 ) -> BackupPlan:
-    """Those that are older and not needed, then the abandoned ones in their order."""
+    """Delete old backups that are not needed, then the abandoned ones in their order."""
     names: list[ObjectInfo] = []
     foreign: list[str] = []
     for listed in storage.list(BACKUPS):
-        if _NAME.fullmatch(listed.path.removeprefix(f"{BACKUPS}/")):
+        if is_backup(listed.path.removeprefix(f"{BACKUPS}/")):
             names.append(listed)
         else:
             foreign.append(listed.path)
@@ -75,7 +73,7 @@ def plan_backups(
 
 
 def _cut(info: RepoInfo, old: set[str]) -> int | None:
-    """The time of the oldest entry to keep, when an old copy stands among the latest updates."""
+    """The time of the oldest entry to keep, if one of the latest updates names an old backup."""
     kept: Update | None = None
     for update in info.latest_updates:
         if update.backup_path is not None and backup_object(update.backup_path) in old:
@@ -100,7 +98,7 @@ def _reached(storage: Storage, info: RepoInfo) -> set[str]:
         reached.add(backup_object(info.repo_before_updates))
     for update in walk_updates(storage, info):
         if isinstance(update, OpsLogBeyondReach):
-            # What is gone leads nowhere; what cannot be read for the moment leads on.
+            # A missing backup ends the log; one that cannot be read at the moment does not.
             if isinstance(update.error, ObjectNotFoundError):
                 break
             raise update.error

@@ -10,10 +10,10 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Protocol
 
-from icectl.ops.gc.listing import Listings
-from icectl.ops.gc.marking import ManifestClaim
-from icectl.ops.gc.objects import GarbageSet
-from icectl.ops.gc.watch import Watch
+from icectl.checks.manifest import ManifestClaim
+from icectl.pipeline.listings import Listings
+from icectl.pipeline.objects import GarbageSet
+from icectl.pipeline.progress import Progress
 from icectl.storage.contract import Storage
 
 
@@ -41,7 +41,7 @@ class Engine(Protocol):
     @property
     def name(self) -> str: ...
 
-    def sweep_chunks(self, sweep: Sweep, listings: Listings, watch: Watch) -> SweptChunks:
+    def sweep_chunks(self, sweep: Sweep, listings: Listings, progress: Progress) -> SweptChunks:
         """The chunks that no kept manifest refers to; `FormatError` where anything is amiss."""
 
     def spare_chunks(
@@ -49,6 +49,6 @@ class Engine(Protocol):
         garbage: GarbageSet,
         storage: Storage,
         claims: Collection[ManifestClaim],
-        watch: Watch,
+        progress: Progress,
     ) -> GarbageSet:
         """The garbage without what these manifests refer to."""

@@ -1,9 +1,8 @@
-"""Carrying out a plan: first `repo` forgets the dropped snapshots, then files are deleted.
+"""Execute a plan: first drop the unreachable snapshots from `repo`, then delete files.
 
-The update of `repo` is conditional. When others changed it since the plan was made, what they
-added is protected; when they built on something that was to go, a `VoidPlanError` asks for a
-new plan. Interrupting is safe at any point: what is left is garbage
-for the next run.
+The update of `repo` is conditional. If others changed it since the plan was made, their additions
+are protected; if they built on something that was to be deleted, a `VoidPlanError` asks for a new
+plan. Interrupting is safe at any point: the next run deletes the rest.
 """
 
 from __future__ import annotations
@@ -11,25 +10,28 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 
+from icectl.checks.manifest import ManifestClaim
 from icectl.errors import ConflictError, IcectlError
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.repo import GCRanUpdate, RepoInfo
+from icectl.model.snapshot import Snapshot
 from icectl.ops.gc.backups import BackupPlan, truncated
-from icectl.ops.gc.delete import DeletedBatch, DeleteFailure, delete_in_batches
-from icectl.ops.gc.marking import ManifestClaim, check_root_v1, merge_claims
-from icectl.ops.gc.objects import ObjectKind
 from icectl.ops.gc.plan import GcPlan, snapshot_ids
-from icectl.ops.gc.snapshots import read_snapshots
+from icectl.ops.gc.reachability import read_snapshots
 from icectl.ops.gc.spare import spare_snapshots, without
-from icectl.ops.gc.watch import Watch
+from icectl.pipeline.deletion import DeletedBatch, DeleteFailure, delete_in_batches
+from icectl.pipeline.objects import ObjectKind
+from icectl.pipeline.progress import Progress
+from icectl.pipeline.references import check_root_v1, merge_claims
 from icectl.repository.edits import Edited
+from icectl.repository.history import read_ancestors
 from icectl.repository.open import open_repository
 from icectl.repository.reparent import drop_snapshots
 from icectl.repository.update import update_repo
 
 
 class VoidPlanError(ConflictError):
-    """Others use by now what was to be deleted."""
+    """Others now use objects that were to be deleted."""
 
 
 class InterruptedGcError(IcectlError):
@@ -48,7 +50,7 @@ class InterruptedGcError(IcectlError):
 
 @dataclass(slots=True)
 class Deleted:
-    """What was deleted so far."""
+    """The objects deleted so far."""
 
     count: dict[ObjectKind, int] = field(default_factory=lambda: dict.fromkeys(ObjectKind, 0))
     bytes: int = 0
@@ -56,9 +58,9 @@ class Deleted:
     backup_bytes: int = 0
     failures: list[DeleteFailure] = field(default_factory=list)
     is_complete: bool = True
-    """Whether all of the plan was tried."""
+    """Whether every planned deletion was tried."""
     skipped_phases: list[str] = field(default_factory=list)
-    """What was not begun, since something before it is still there."""
+    """Kinds that were skipped because objects of an earlier phase could not be deleted."""
 
     @property
     def num_objects(self) -> int:
@@ -66,9 +68,9 @@ class Deleted:
 
 
 def execute_gc(
-    plan: GcPlan, only: Iterable[ObjectKind], backups: BackupPlan | None, watch: Watch
+    plan: GcPlan, only: Iterable[ObjectKind], backups: BackupPlan | None, progress: Progress
 ) -> Deleted:
-    """Delete what the plan says.
+    """Delete the objects of the plan.
 
     Referring objects are deleted before the objects they refer to: a snapshot whose file cannot
     be deleted could still be used, so its log, manifests and chunks must stay. After a phase
@@ -77,11 +79,11 @@ def execute_gc(
     Nothing was deleted after a `VoidPlanError`, nor after a `ConflictError`: others were
     faster at each attempt to change `repo`.
     """
-    watch.check_time()
-    plan = _release(plan, backups, watch)
+    progress.check_time()
+    plan = _release(plan, backups, progress)
     deleted = Deleted()
     try:
-        _delete_phases(plan, frozenset(only), backups, deleted, watch)
+        _delete_phases(plan, frozenset(only), backups, deleted, progress)
     except KeyboardInterrupt:
         raise InterruptedGcError(deleted.num_objects) from None
     return deleted
@@ -92,21 +94,21 @@ def _delete_phases(
     chosen: Set[ObjectKind],
     backups: BackupPlan | None,
     deleted: Deleted,
-    watch: Watch,
+    progress: Progress,
 ) -> None:
     storage = plan.repository.storage
     for kind, garbage in plan.garbage.items():
         if kind not in chosen or _is_skipped(kind.plural, len(garbage), deleted):
             continue
         for batch in _phase(
-            kind.directory, len(garbage), garbage.delete(storage, watch), deleted, watch
+            kind.directory, len(garbage), garbage.delete(storage, progress), deleted, progress
         ):
             deleted.count[kind] += batch.count
             deleted.bytes += batch.bytes
     if backups is not None and not _is_skipped("backups", len(backups.garbage), deleted):
         items = ((info.path, info.size or 0) for info in backups.garbage)
-        batches = delete_in_batches(storage, items, watch)
-        for batch in _phase("backups", len(backups.garbage), batches, deleted, watch):
+        batches = delete_in_batches(storage, items, progress)
+        for batch in _phase("backups", len(backups.garbage), batches, deleted, progress):
             deleted.backups += batch.count
             deleted.backup_bytes += batch.bytes
 
@@ -120,9 +122,9 @@ def _is_skipped(phase: str, total: int, deleted: Deleted) -> bool:
 
 
 def _phase(
-    what: str, total: int, batches: Iterable[DeletedBatch], deleted: Deleted, watch: Watch
+    what: str, total: int, batches: Iterable[DeletedBatch], deleted: Deleted, progress: Progress
 ) -> Iterator[DeletedBatch]:
-    with watch.phase(f"deleting {what}", total, "objects") as counter:
+    with progress.phase(f"deleting {what}", total, "objects") as counter:
         for batch in batches:
             yield batch
             deleted.failures += batch.failures
@@ -132,13 +134,13 @@ def _phase(
             counter.advance(batch.count + len(batch.failures))
 
 
-def _release(plan: GcPlan, backups: BackupPlan | None, watch: Watch) -> GcPlan:
-    """Make the repository forget what goes; the plan without what others need by now."""
-    if plan.repository.info is None:
-        return _protect_v1(plan, watch)
+def _release(plan: GcPlan, backups: BackupPlan | None, progress: Progress) -> GcPlan:
+    """Drop the snapshots from the repository; the plan without objects that others now need."""
+    if not plan.repository.lists_snapshots:
+        return _protect_v1(plan, progress)
 
     def change(info: RepoInfo) -> Edited:
-        watch.check_time()  # each time: a race with busy writers may take long
+        progress.check_time()  # each time: a race with busy writers may take long
         try:
             return _edit(info, plan, backups), GCRanUpdate()
         except ConflictError as error:
@@ -147,7 +149,7 @@ def _release(plan: GcPlan, backups: BackupPlan | None, watch: Watch) -> GcPlan:
     abandoned = frozenset(plan.abandoned_backups)
     after = update_repo(plan.repository.storage, change, abandoned=abandoned).after
     new = {snapshot.id for snapshot in after.snapshots} - plan.kept_snapshots
-    return spare_snapshots(plan, after, new, watch)
+    return spare_snapshots(plan, after, new, progress)
 
 
 def _edit(info: RepoInfo, plan: GcPlan, backups: BackupPlan | None) -> RepoInfo:
@@ -156,7 +158,7 @@ def _edit(info: RepoInfo, plan: GcPlan, backups: BackupPlan | None) -> RepoInfo:
         is_new = snapshot.id not in plan.kept_snapshots and snapshot.id not in dropped
         if is_new and snapshot.parent_id in dropped:
             raise ConflictError(
-                f"{snapshot.id} was committed on top of {snapshot.parent_id}, which was to go"
+                f"{snapshot.id} was committed on {snapshot.parent_id}, which was to be dropped"
             )
     edited = drop_snapshots(info, dropped)
     if backups is not None and backups.oldest_update_at is not None:
@@ -164,21 +166,20 @@ def _edit(info: RepoInfo, plan: GcPlan, backups: BackupPlan | None) -> RepoInfo:
     return edited
 
 
-def _protect_v1(plan: GcPlan, watch: Watch) -> GcPlan:
+def _protect_v1(plan: GcPlan, progress: Progress) -> GcPlan:
     repository = open_repository(plan.repository.storage)
     garbage = snapshot_ids(plan.garbage[ObjectKind.SNAPSHOT])
+
+    def read(ids: Set[SnapshotId]) -> Iterator[Snapshot]:
+        if ids & garbage:
+            raise VoidPlanError(f"a ref now leads to the snapshot {min(ids & garbage)}")
+        return read_snapshots(repository.storage, ids, progress)
+
     claims: dict[ManifestId, ManifestClaim] = {}
     new: set[SnapshotId] = set()
-    tips = {*repository.branches().values(), *repository.tags().values()} - plan.kept_snapshots
-    while tips:
-        if tips & garbage:
-            raise VoidPlanError(f"a ref leads to the snapshot {min(tips & garbage)} by now")
-        new |= tips
-        parents: set[SnapshotId] = set()
-        for snapshot in read_snapshots(repository.storage, tips, watch):
-            merge_claims(claims, snapshot.all_manifest_files, snapshot.id)
-            check_root_v1(snapshot)
-            if snapshot.parent_id is not None:
-                parents.add(snapshot.parent_id)
-        tips = parents - plan.kept_snapshots - new
-    return without(plan, new, new, claims, watch)
+    tips = (*repository.branches().values(), *repository.tags().values())
+    for snapshot in read_ancestors(tips, read, plan.kept_snapshots):
+        merge_claims(claims, snapshot.all_manifest_files, snapshot.id)
+        check_root_v1(snapshot)
+        new.add(snapshot.id)
+    return without(plan, new, new, claims, progress)

@@ -6,15 +6,16 @@ from collections.abc import Collection, Iterable, Iterator
 
 import numpy as np
 
+from icectl.checks.manifest import ManifestClaim
 from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.ops.gc.engine import Sweep, SweptChunks
-from icectl.ops.gc.id_sets import IdSet, union
-from icectl.ops.gc.listing import Listing, Listings
-from icectl.ops.gc.marking import ManifestClaim, MarkedManifest, mark_manifest
-from icectl.ops.gc.objects import GarbageSet, ObjectKind
-from icectl.ops.gc.presence import MISSING_CHUNK, check_present, find_garbage, short_error
-from icectl.ops.gc.watch import Watch
-from icectl.ops.readers import count_readers
+from icectl.pipeline.comparison import MISSING_CHUNK, check_present, find_garbage, short_error
+from icectl.pipeline.id_columns import IdSet, union
+from icectl.pipeline.listings import Listing, Listings
+from icectl.pipeline.objects import GarbageSet, ObjectKind
+from icectl.pipeline.progress import Progress
+from icectl.pipeline.readers import count_readers
+from icectl.pipeline.references import MarkedManifest, mark_manifest
 from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import Storage
 
@@ -28,16 +29,16 @@ BATCH_MANIFESTS = 64
 class LocalEngine:
     name = "local"
 
-    def sweep_chunks(self, sweep: Sweep, listings: Listings, watch: Watch) -> SweptChunks:
+    def sweep_chunks(self, sweep: Sweep, listings: Listings, progress: Progress) -> SweptChunks:
         storage = sweep.storage
         listings.begin(ObjectKind.CHUNK)
-        marked = mark_manifests(storage, sweep.claims, watch, with_ends=sweep.with_ends)
+        marked = mark_manifests(storage, sweep.claims, progress, with_ends=sweep.with_ends)
         kept = union([manifest.ids for manifest in marked])
         if not sweep.with_ends:
             marked.clear()  # only the union is needed
         chunks = listings.wait_for(ObjectKind.CHUNK)
         _check_chunks_present(kept, marked, chunks, sweep.known_missing)
-        garbage = find_garbage(storage, chunks, kept, sweep.cutoff, watch)
+        garbage = find_garbage(storage, chunks, kept, sweep.cutoff, progress)
         return SweptChunks(garbage, len(chunks), chunks.foreign)
 
     def spare_chunks(
@@ -45,14 +46,18 @@ class LocalEngine:
         garbage: GarbageSet,
         storage: Storage,
         claims: Collection[ManifestClaim],
-        watch: Watch,
+        progress: Progress,
     ) -> GarbageSet:
-        marked = mark_manifests(storage, claims, watch)
+        marked = mark_manifests(storage, claims, progress)
         return garbage.without(union([manifest.ids for manifest in marked]))
 
 
 def mark_manifests(
-    storage: Storage, claims: Collection[ManifestClaim], watch: Watch, *, with_ends: bool = False
+    storage: Storage,
+    claims: Collection[ManifestClaim],
+    progress: Progress,
+    *,
+    with_ends: bool = False,
 ) -> list[MarkedManifest]:
     def read_and_mark(batch: list[ManifestClaim]) -> list[MarkedManifest]:
         return [
@@ -72,9 +77,9 @@ def mark_manifests(
     batches = (
         [[claim] for claim in claims] if remote else in_groups(claims, BATCH_BYTES, BATCH_MANIFESTS)
     )
-    with watch.phase("reading manifests", len(claims)) as counter:
+    with progress.phase("reading manifests", len(claims)) as counter:
         for manifests in map_on_threads(read_and_mark, batches, workers=workers, ahead=2 * workers):
-            watch.check_time()
+            progress.check_time()
             marked += manifests
             counter.advance(len(manifests))
     return marked

@@ -1,7 +1,6 @@
-"""The plan of a garbage collection: what is kept, what goes, and proof that all of it fits.
+"""The plan of a garbage collection: which objects are deleted, which are kept.
 
-Anything unreadable, missing or contradictory stops the planning: there is no plan then, and
-nothing is deleted.
+Anything unreadable, missing or contradictory stops the planning, and nothing is deleted.
 """
 
 from __future__ import annotations
@@ -12,22 +11,14 @@ from dataclasses import dataclass
 
 from icectl.model.ids import SnapshotId
 from icectl.ops.gc.engine import Engine, Sweep
-from icectl.ops.gc.explain import Suspects, check_explained
-from icectl.ops.gc.id_sets import IdSet, id_set
-from icectl.ops.gc.listing import Listing, Listings
 from icectl.ops.gc.local_engine import LocalEngine
-from icectl.ops.gc.logs import check_log_ids
-from icectl.ops.gc.lost_history import (
-    check_lost_history,
-    check_no_later_version,
-    find_abandoned_backups,
-)
-from icectl.ops.gc.objects import GarbageSet, ObjectKind
-from icectl.ops.gc.presence import check_present, find_garbage
-from icectl.ops.gc.snapshots import SnapshotPlan, plan_snapshots
-from icectl.ops.gc.watch import Watch
-from icectl.repository.backups import check_newest
-from icectl.repository.lines import Line
+from icectl.ops.gc.reachability import KeptSnapshots, check_log_ids, find_kept_snapshots
+from icectl.pipeline.comparison import check_present, find_garbage
+from icectl.pipeline.id_columns import IdSet, id_set
+from icectl.pipeline.listings import Listing, Listings
+from icectl.pipeline.objects import GarbageSet, ObjectKind
+from icectl.pipeline.progress import Progress
+from icectl.repository.provenance import read_provenance
 from icectl.repository.repository import Repository
 
 logger = logging.getLogger(__name__)
@@ -52,10 +43,10 @@ class GcPlan:
     dropped_snapshots: frozenset[SnapshotId]
     kept_manifests: IdSet
     foreign: tuple[str, ...]
-    """Names below the known prefixes that are no ids; never touched."""
+    """Names below the known prefixes that are not ids; never touched."""
     engine: Engine
     abandoned_backups: tuple[str, ...] = ()
-    """The objects of lost lines of history that were given up, in the order of deletion."""
+    """The objects of lost timelines that are abandoned, in the order of deletion."""
 
     @property
     def num_objects(self) -> int:
@@ -77,26 +68,20 @@ def plan_gc(
     known_missing: frozenset[str] = frozenset(),
     abandon_history: Collection[str] = (),
     choose_engine: ChooseEngine = local_engine,
-    watch: Watch | None = None,
+    progress: Progress | None = None,
 ) -> GcPlan:
-    """What objects created before `cutoff` (by the storage's clock) no version needs."""
-    watch = watch or Watch()
+    """Plan to delete objects created before `cutoff` (storage's clock) that no version needs."""
+    progress = progress or Progress()
     storage = repository.storage
-    line = None if repository.info is None else Line(storage, repository.info)
-    abandoned: tuple[str, ...] = ()
-    if line is not None:
-        abandoned = find_abandoned_backups(line, abandon_history)
-        check_newest(storage, line.info, known_missing.union(abandoned), needs_all=True)
+    provenance = read_provenance(repository, known_missing, abandon_history)
     # The state was read before anything is listed, so that what it refers to is in the listings.
-    with Listings(storage, watch) as listings:
+    with Listings(storage, progress) as listings:
         for kind in (ObjectKind.SNAPSHOT, ObjectKind.MANIFEST, ObjectKind.TRANSACTION_LOG):
             listings.begin(kind)
         listed_snapshots = listings.wait_for(ObjectKind.SNAPSHOT)
-        snapshots = plan_snapshots(repository, listed_snapshots, cutoff, watch)
-        if line is not None:
-            check_lost_history(line, listed_snapshots, snapshots.kept, known_missing, abandoned)
-        else:
-            check_no_later_version(storage, listed_snapshots, snapshots.kept)
+        snapshots = find_kept_snapshots(repository, listed_snapshots, cutoff, progress)
+        unkept = listed_snapshots.ids[~id_set(snapshots.kept).contains(listed_snapshots.ids)]
+        provenance.check_unkept(snapshots.kept, {*map(SnapshotId, unkept.to_bytes())})
         manifests = listings.wait_for(ObjectKind.MANIFEST)
         kept_manifests = _check_manifests_present(snapshots, manifests)
         sweep = Sweep(
@@ -109,22 +94,21 @@ def plan_gc(
         num_chunk_refs = sum(claim.num_chunk_refs for claim in sweep.claims)
         engine = choose_engine(num_chunk_refs)
         logger.info("engine: %s, for %s chunk references", engine.name, f"{num_chunk_refs:,}")
-        chunks = engine.sweep_chunks(sweep, listings, watch)
+        chunks = engine.sweep_chunks(sweep, listings, progress)
         logs = listings.wait_for(ObjectKind.TRANSACTION_LOG)
         kept_logs = _check_logs_present(snapshots, logs, known_missing)
-        check_log_ids(storage, logs, kept_logs, known_missing, watch)
+        check_log_ids(storage, logs, kept_logs, known_missing, progress)
     garbage: dict[ObjectKind, GarbageSet] = {
         ObjectKind.SNAPSHOT: snapshots.garbage,
-        ObjectKind.TRANSACTION_LOG: find_garbage(storage, logs, kept_logs, cutoff, watch),
-        ObjectKind.MANIFEST: find_garbage(storage, manifests, kept_manifests, cutoff, watch),
+        ObjectKind.TRANSACTION_LOG: find_garbage(storage, logs, kept_logs, cutoff, progress),
+        ObjectKind.MANIFEST: find_garbage(storage, manifests, kept_manifests, cutoff, progress),
         ObjectKind.CHUNK: chunks.garbage,
     }
-    if line is not None:
-        suspects = Suspects(
-            snapshot_ids(snapshots.garbage) | snapshots.dropped,
-            snapshot_ids(garbage[ObjectKind.TRANSACTION_LOG]),
-        )
-        check_explained(line, suspects, known_missing, watch)
+    provenance.check_released(
+        snapshot_ids(snapshots.garbage) | snapshots.dropped,
+        snapshot_ids(garbage[ObjectKind.TRANSACTION_LOG]),
+        progress.check_time,
+    )
     num_listed = {
         ObjectKind.SNAPSHOT: len(listed_snapshots),
         ObjectKind.TRANSACTION_LOG: len(logs),
@@ -143,18 +127,18 @@ def plan_gc(
         kept_manifests=kept_manifests,
         foreign=listed_snapshots.foreign + logs.foreign + manifests.foreign + chunks.foreign,
         engine=engine,
-        abandoned_backups=abandoned,
+        abandoned_backups=provenance.abandoned_backups,
     )
 
 
-def _check_manifests_present(snapshots: SnapshotPlan, manifests: Listing) -> IdSet:
+def _check_manifests_present(snapshots: KeptSnapshots, manifests: Listing) -> IdSet:
     kept = id_set(snapshots.claims)
     check_present(kept, manifests, frozenset(), "a kept snapshot refers to it")
     return kept
 
 
 def _check_logs_present(
-    snapshots: SnapshotPlan, logs: Listing, known_missing: frozenset[str]
+    snapshots: KeptSnapshots, logs: Listing, known_missing: frozenset[str]
 ) -> IdSet:
     reason = "it is the log of a kept snapshot or of a pruned ancestor"
     check_present(id_set(snapshots.required_logs), logs, known_missing, reason)

@@ -5,30 +5,31 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 
+from icectl.checks.manifest import ManifestClaim
 from icectl.errors import FormatError, UnsupportedError
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.repo import RepoInfo
-from icectl.ops.gc.id_sets import id_set
-from icectl.ops.gc.marking import ManifestClaim, merge_claims
-from icectl.ops.gc.objects import GarbageSet, ObjectKind
 from icectl.ops.gc.plan import GcPlan, snapshot_ids
-from icectl.ops.gc.snapshots import read_snapshots
-from icectl.ops.gc.watch import Watch
+from icectl.ops.gc.reachability import read_snapshots
+from icectl.pipeline.id_columns import id_set
+from icectl.pipeline.objects import GarbageSet, ObjectKind
+from icectl.pipeline.progress import Progress
+from icectl.pipeline.references import merge_claims
 
 
 def spare_snapshots(
-    plan: GcPlan, info: RepoInfo, snapshots: Iterable[SnapshotId], watch: Watch
+    plan: GcPlan, info: RepoInfo, snapshots: Iterable[SnapshotId], progress: Progress
 ) -> GcPlan:
     """The plan without what these snapshots need in the state `info`."""
     spared = frozenset(snapshots)
     claims: dict[ManifestId, ManifestClaim] = {}
-    for snapshot in read_snapshots(plan.repository.storage, spared, watch):
+    for snapshot in read_snapshots(plan.repository.storage, spared, progress):
         merge_claims(claims, snapshot.all_manifest_files, snapshot.id)
     logs = {id_ for one in info.snapshots for id_ in one.pruned_ancestor_tx_logs or ()}
-    return without(plan, spared, spared | logs, claims, watch)
+    return without(plan, spared, spared | logs, claims, progress)
 
 
-def spare_usable(plan: GcPlan, deleted: Set[SnapshotId], watch: Watch) -> GcPlan:
+def spare_usable(plan: GcPlan, deleted: Set[SnapshotId], progress: Progress) -> GcPlan:
     """The plan without what garbage snapshots need whose files are not among the deleted.
 
     In spec version 1 the file is all that a snapshot is: whoever knows its id can set a branch
@@ -42,12 +43,12 @@ def spare_usable(plan: GcPlan, deleted: Set[SnapshotId], watch: Watch) -> GcPlan
     claims: dict[ManifestId, ManifestClaim] = {}
     for snapshot_id in usable:
         try:
-            (snapshot,) = read_snapshots(plan.repository.storage, [snapshot_id], watch)
+            (snapshot,) = read_snapshots(plan.repository.storage, [snapshot_id], progress)
         except (FormatError, UnsupportedError):
             continue
         needed = (file for file in snapshot.all_manifest_files if file.id in there)
         merge_claims(claims, needed, snapshot.id)
-    return without(plan, usable, usable, claims, watch)
+    return without(plan, usable, usable, claims, progress)
 
 
 def without(
@@ -55,7 +56,7 @@ def without(
     snapshots: Iterable[SnapshotId],
     logs: Iterable[SnapshotId],
     claims: Mapping[ManifestId, ManifestClaim],
-    watch: Watch,
+    progress: Progress,
 ) -> GcPlan:
     """The plan without these objects and the chunks of these manifests."""
     manifests = id_set(claims)
@@ -71,7 +72,7 @@ def without(
             ObjectKind.TRANSACTION_LOG: garbage[ObjectKind.TRANSACTION_LOG].without(id_set(logs)),
             ObjectKind.MANIFEST: garbage[ObjectKind.MANIFEST].without(manifests),
             ObjectKind.CHUNK: plan.engine.spare_chunks(
-                garbage[ObjectKind.CHUNK], storage, needed_by, watch
+                garbage[ObjectKind.CHUNK], storage, needed_by, progress
             ),
         },
     )

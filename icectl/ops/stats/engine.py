@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Protocol
 
-from icectl.ops.gc.watch import Watch
-from icectl.ops.readers import count_readers
 from icectl.ops.stats.usage import Usage
+from icectl.pipeline.progress import Progress
+from icectl.pipeline.readers import count_readers
 from icectl.repository.repository import Repository
 from icectl.storage.bounded import map_on_threads
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from icectl.model.ids import ManifestId
-    from icectl.ops.containers import Containers
     from icectl.ops.stats.gathering import Gathered
     from icectl.ops.stats.manifest_sums import ManifestSums
+    from icectl.repository.containers import Containers
 
 BITS = 64
 """Of one column of masks."""
@@ -70,7 +70,7 @@ class Engine(Protocol):
         usage: Usage,
         wanted: Wanted,
         containers: Containers,
-        watch: Watch,
+        progress: Progress,
     ) -> Gathered:
         """`containers` are those of virtual chunks."""
 
@@ -84,16 +84,16 @@ class LocalEngine:
         usage: Usage,
         wanted: Wanted,
         containers: Containers,
-        watch: Watch,
+        progress: Progress,
     ) -> Gathered:
-        sums = _read_sums(repository, usage, watch)
+        sums = _read_sums(repository, usage, progress)
         first = list(islice(sums, 1))
         from icectl.ops.stats.gathering import gather_sums
 
         return gather_sums(chain(first, sums), usage, wanted, containers)
 
 
-def _read_sums(repository: Repository, usage: Usage, watch: Watch) -> Iterator[ManifestSums]:
+def _read_sums(repository: Repository, usage: Usage, progress: Progress) -> Iterator[ManifestSums]:
     workers = count_readers(
         repository.storage,
         (use.num_chunk_refs for use in usage.manifests.values()),
@@ -101,7 +101,7 @@ def _read_sums(repository: Repository, usage: Usage, watch: Watch) -> Iterator[M
         remote=REMOTE_READERS,
         at_once=REFERENCES_AT_ONCE,
     )
-    with watch.phase("reading manifests", len(usage.manifests)) as counter:
+    with progress.phase("reading manifests", len(usage.manifests)) as counter:
         for sums in map_on_threads(
             lambda manifest_id: read_sums(repository, manifest_id),
             usage.manifests,

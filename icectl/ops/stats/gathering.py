@@ -14,13 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.ops.containers import Containers
-from icectl.ops.redaction import redact_location
+from icectl.model.redaction import redact_location
 from icectl.ops.stats.distinct import Distinct
 from icectl.ops.stats.engine import Wanted, mask_names, mask_words
 from icectl.ops.stats.manifest_sums import ArraySums, ManifestSums
 from icectl.ops.stats.result import ContainerStats
 from icectl.ops.stats.usage import ManifestUse, Usage
+from icectl.repository.containers import Containers
 
 Column = NDArray[Any]
 Columns = dict[str, Column]

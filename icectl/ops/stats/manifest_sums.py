@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from icectl.model.ids import ManifestId, NodeId
 from icectl.model.manifest import ArrayManifest, Manifest, RefKind
-from icectl.ops.gc.id_sets import id_columns
-from icectl.ops.locations import number_locations
+from icectl.pipeline.id_columns import id_columns
+from icectl.pipeline.locations import number_locations
 
 
 @dataclass(frozen=True, slots=True, eq=False)

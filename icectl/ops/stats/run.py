@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
-from icectl.ops.containers import read_containers
-from icectl.ops.gc.watch import Watch
 from icectl.ops.stats.engine import BITS, Engine, LocalEngine, Wanted
 from icectl.ops.stats.result import BackupStats, ManifestStats, StatsResult
 from icectl.ops.stats.usage import Usage, read_usage, ref_masks
+from icectl.pipeline.progress import Progress
+from icectl.repository.containers import read_containers
+from icectl.repository.history import find_reachable
 from icectl.repository.ops_log import BACKUPS
 from icectl.repository.repository import Repository
 
@@ -37,10 +38,10 @@ class StatsOptions:
 
 
 def measure(
-    repository: Repository, options: StatsOptions, watch: Watch | None = None
+    repository: Repository, options: StatsOptions, progress: Progress | None = None
 ) -> StatsResult:
     Thread(target=import_module, args=["icectl.ops.stats.totals"], daemon=True).start()
-    watch = watch or Watch()
+    progress = progress or Progress()
     chosen = _choose(repository, options.ref)
     masks: dict[SnapshotId, int] = {}
     refs: list[tuple[str, str]] = []
@@ -53,7 +54,7 @@ def measure(
         kept = _kept_by(repository, options.policy)
         # One more bit: needed by a version that stays.
         masks = {info.id: masks.get(info.id, 0) | (info.id in kept) << len(refs) for info in chosen}
-    usage = read_usage(repository, chosen, masks, refs, watch)
+    usage = read_usage(repository, chosen, masks, refs, progress)
     by_mask = by_ref or kept is not None
     num_masks = -(-(len(refs) + 1) // BITS) if by_mask else 0
     num_chunk_refs = sum(use.num_chunk_refs for use in usage.manifests.values())
@@ -64,7 +65,7 @@ def measure(
         usage,
         Wanted(num_masks, options.by_snapshot),
         read_containers(repository),
-        watch,
+        progress,
     )
     from icectl.ops.stats.totals import Totals
 
@@ -93,13 +94,7 @@ def measure(
 def _choose(repository: Repository, ref: str | None) -> list[SnapshotInfo]:
     """The versions that a branch or tag leads to, as the official count has it, or just one."""
     if ref is None:
-        found: dict[SnapshotId, SnapshotInfo] = {}
-        for tip in (*repository.branches().values(), *repository.tags().values()):
-            for info in repository.ancestry(tip):
-                if info.id in found:
-                    break
-                found[info.id] = info
-        return list(found.values())
+        return list(repository.reachable_snapshots())
     return [repository.snapshot_info(repository.resolve(ref).snapshot_id)]
 
 
@@ -109,7 +104,7 @@ def _count_unreachable(repository: Repository, reachable: Collection[SnapshotInf
 
 def _kept_by(repository: Repository, policy: Policy) -> frozenset[SnapshotId]:
     """The versions that are left after expire under the policy, and gc."""
-    from icectl.ops.expire.execute import plan_for
+    from icectl.ops.expire.plan import plan_for
 
     expiration = plan_for(repository, policy)
     plan, history = expiration.plan, expiration.history
@@ -122,13 +117,7 @@ def _kept_by(repository: Repository, policy: Policy) -> frozenset[SnapshotId]:
         for name, tip in refs.items()
         if name not in deleted
     ]
-    kept: set[SnapshotId] = set()
-    for tip in tips:
-        next_id: SnapshotId | None = tip
-        while next_id is not None and next_id not in kept:
-            kept.add(next_id)
-            next_id = plan.parents.get(next_id, history.snapshots[next_id].parent_id)
-    return frozenset(kept)
+    return frozenset(find_reachable(tips, lambda id_: plan.parents.get(id_, history.parents[id_])))
 
 
 def _manifest_stats(usage: Usage) -> ManifestStats:

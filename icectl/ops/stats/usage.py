@@ -10,8 +10,8 @@ from math import prod
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.model.snapshot import ArrayNodeData, path_sort_key
-from icectl.ops.gc.watch import Watch
-from icectl.ops.read_ahead import read_ahead
+from icectl.pipeline.progress import Progress
+from icectl.pipeline.read_ahead import read_ahead
 from icectl.repository.repository import Repository
 
 
@@ -66,12 +66,12 @@ def read_usage(
     chosen: Collection[SnapshotInfo],
     masks: Mapping[SnapshotId, int],
     refs: list[tuple[str, str]],
-    watch: Watch,
+    progress: Progress,
 ) -> Usage:
     """Every chosen snapshot read once; `masks` says which refs lead to each."""
     order = sorted(chosen, key=lambda info: (info.flushed_at, info.id))
     usage = Usage(order, {}, [], {}, refs)
-    with watch.phase("reading snapshots", len(order)) as counter:
+    with progress.phase("reading snapshots", len(order)) as counter:
         snapshots = read_ahead(lambda info: repository.read_snapshot(info.id), order)
         for place, (info, snapshot) in enumerate(snapshots):
             numbers = []

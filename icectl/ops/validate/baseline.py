@@ -1,4 +1,4 @@
-"""The file of known findings: JSON Lines, as `validate --jsonl` prints findings."""
+"""The baseline: a file of known findings, in the JSON Lines that `validate --jsonl` prints."""
 
 from __future__ import annotations
 
@@ -32,5 +32,5 @@ def _key(line: str, where: str) -> Key:
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         code = name = path = None
     if not isinstance(code, str) or not isinstance(name, str) or not isinstance(path, str | None):
-        raise UsageError(f"{where} is no finding", hint=HINT)
+        raise UsageError(f"{where} is not a finding", hint=HINT)
     return code, name, path

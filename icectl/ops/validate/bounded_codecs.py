@@ -1,7 +1,7 @@
-"""Codecs of zarr that stop when a chunk unfolds to more than its array says.
+"""Codecs of zarr that stop when a chunk decompresses to more than its array can hold.
 
-zarr's own allocate what the bytes claim. These take their place by zarr's own configuration,
-inside shards as well, look at the bytes first, and then let the original decode them.
+zarr's own codecs allocate as much as the bytes claim. These replace them through zarr's
+configuration, inside shards as well: they inspect the bytes first, then call the original codec.
 """
 
 from __future__ import annotations
@@ -21,34 +21,34 @@ from typing import Any
 from icectl import limits
 
 SLACK = limits.MIB
-"""What headers and shard indexes may add."""
+"""Allowance for headers and shard indexes."""
 PIECE = 512
-"""Of compressed input at once: even in zstd it unfolds to 16 MB at most."""
+"""Bytes of compressed input per step: with zstd, these decompress to 16 MB at most."""
 
 Measure = Callable[[bytes, int], int]
-"""How many bytes the data unfolds to, looking no further than the given number."""
+"""The decompressed size of the data, measured no further than the given number of bytes."""
 
 
 class BoundExceededError(ValueError):
-    """The bytes of a chunk unfold to more than its array says."""
+    """The bytes of a chunk decompress to more than its array can hold."""
 
 
 class Budget:
-    """What one chunk may still unfold to, over all its codecs and inner chunks."""
+    """The bytes that one chunk may still decompress to, over all its codecs and inner chunks."""
 
     def __init__(self) -> None:
         self.left = 0
         self.lock = Lock()
-        """To be held while a chunk is decoded: all codecs share the budget."""
+        """Held while a chunk is decoded, because all codecs share the budget."""
 
     def spend(self, size: int, most: int) -> None:
         if size > min(most, self.left):
-            raise BoundExceededError("its bytes unfold to more than its zarr.json says")
+            raise BoundExceededError("its bytes decompress to more than its zarr.json allows")
         self.left -= size
 
 
 def decoded_bytes(shape: tuple[int, ...], dtype: Any) -> int | None:
-    """What a chunk of the shape takes; None where elements differ in size."""
+    """The size of a chunk of this shape; None if elements differ in size."""
     native = dtype.to_native_dtype()
     if native.hasobject or native.kind == "T":
         return None
@@ -69,7 +69,7 @@ def _install(shared: Budget) -> None:
     for name, check in _CHECKS.items():
         try:
             codec = get_codec_class(name)
-        except Exception:  # not in this version of zarr: an array that needs it fails as ever
+        except Exception:  # not in this version of zarr: an array that needs it fails anyway
             continue
         bounded = _bounded(codec, check, shared)
         register_codec(name, bounded)
@@ -92,7 +92,7 @@ def _bounded(
             decoded = decode(self, data, spec)
             return await super()._decode_single(data, spec) if decoded is None else decoded
 
-    # zarr compares names, and chooses by module and name.
+    # zarr compares names, and selects by module and name.
     Bounded.__name__ = Bounded.__qualname__ = codec.__name__
     return Bounded
 
@@ -111,7 +111,7 @@ def _by(measure: Measure) -> Callable[[Budget, bytes, Any], bytes | None]:
 
 
 def _gunzip(shared: Budget, data: bytes, spec: Any) -> bytes:
-    """Decoded here: the size is not to be had for less."""
+    """Decodes the data, since there is no cheaper way to find its size."""
     most = _most(shared, spec)
     decoded = gzip.GzipFile(fileobj=io.BytesIO(data)).read(most + 1)
     shared.spend(len(decoded), most)
@@ -119,7 +119,7 @@ def _gunzip(shared: Budget, data: bytes, spec: Any) -> bytes:
 
 
 def _count_strings(shared: Budget, data: bytes, spec: Any) -> None:
-    """The chunk begins with the number of its elements, for which a list is made."""
+    """The chunk begins with the number of its elements, and the codec allocates that many."""
     count = struct.unpack_from("<I", data)[0] if len(data) >= 4 else 0
     if count > math.prod(spec.shape):
         raise BoundExceededError(f"it claims {count:,} elements, its shape is {spec.shape}")
@@ -139,7 +139,7 @@ def _of_zstd(data: bytes, most: int) -> int:
                 break
             total += len(stream.decompress(data[position : position + PIECE]))
     except zstandard.ZstdError:
-        return 0  # for the codec to say
+        return 0  # the codec reports it
     return total
 
 
@@ -154,7 +154,7 @@ def _of_stream(new: Callable[[], Any]) -> Measure:
                     break
                 total += len(part)
         except (zlib.error, OSError, lzma.LZMAError, EOFError):
-            return 0  # for the codec to say
+            return 0  # the codec reports it
         return total
 
     return measure

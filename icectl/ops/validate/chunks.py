@@ -7,18 +7,20 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from icectl.checks import rules
+from icectl.checks.listing import wrong_chunk_size
+from icectl.checks.problem import UNREADABLE, Problem
 from icectl.errors import ObjectNotFoundError
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.manifest import ChunkRefs, Manifest, RefKind
-from icectl.ops.gc.id_sets import IdSet, id_columns, id_set, sort_order
-from icectl.ops.gc.listing import Listing, read_candidates, read_listing
-from icectl.ops.gc.objects import ObjectKind
-from icectl.ops.gc.watch import Watch
 from icectl.ops.stats.distinct import Column, Distinct
-from icectl.ops.validate import chunk_rules as rules
-from icectl.ops.validate.history import History
+from icectl.ops.validate.findings import Report
 from icectl.ops.validate.metadata import Metadata
-from icectl.ops.validate.problem import UNREADABLE, Problem, Report
+from icectl.pipeline.id_columns import IdSet, id_columns, id_set, sort_order
+from icectl.pipeline.listings import Listing, read_candidates, read_listing
+from icectl.pipeline.objects import ObjectKind
+from icectl.pipeline.progress import Progress
+from icectl.repository.history import History
 from icectl.repository.repository import Repository
 
 SHOWN_NAMES = 3
@@ -93,24 +95,19 @@ def native_columns(refs: ChunkRefs) -> dict[str, Column]:
     }
 
 
-def judge_chunk(name: str, size: int | None, end: int, node: str | None) -> Problem:
-    """What is wrong with a chunk file of another size than references need; None: it is gone."""
-    path = ObjectKind.CHUNK.path(name)
-    if size is None:
-        return Problem(rules.CHUNK_MISSING, path, f"references need {end} bytes of it", node)
-    rule = rules.CHUNK_SHORT if size < end else rules.CHUNK_LONG
-    return Problem(rule, path, f"it has {size} bytes, references need {end}", node)
-
-
 def check_chunks(
-    repository: Repository, history: History, needed: NeededChunks, report: Report, watch: Watch
+    repository: Repository,
+    history: History,
+    needed: NeededChunks,
+    report: Report,
+    progress: Progress,
 ) -> int:
     """How many chunk files were looked at."""
     ids, columns = needed.columns()
-    listing = _list(repository, ObjectKind.CHUNK, watch)
+    listing = _list(repository, ObjectKind.CHUNK, progress)
     rows = listing.ids.find(ids)
     present = rows >= 0
-    found = read_candidates(repository.storage, listing, rows[present], watch)
+    found = read_candidates(repository.storage, listing, rows[present], progress)
     places = ids.find(found.ids)
     size = np.zeros(len(ids), np.uint64)
     size[places] = found.size.astype(np.uint64)
@@ -123,7 +120,7 @@ def check_chunks(
     for name, row, users in zip(names, bad.tolist(), every_user, strict=True):
         node = needed.node_path(int(columns["array"][row]))
         told = None if gone[row] else int(size[row])
-        problem = judge_chunk(name, told, int(end[row]), node)
+        problem = wrong_chunk_size(ObjectKind.CHUNK.path(name), told, int(end[row]), node)
         if told is None:
             report.missing.append(problem.object)
         report.add(problem, users)
@@ -131,7 +128,7 @@ def check_chunks(
         orphans = listing.ids[~ids.contains(listing.ids)]
         report_orphans(ObjectKind.CHUNK, len(orphans), orphans, report)
         report_foreign(ObjectKind.CHUNK, len(listing.foreign), listing.foreign, report)
-        check_other_orphans(repository, needed.metadata, report, watch)
+        check_other_orphans(repository, needed.metadata, report, progress)
     return len(found)
 
 
@@ -155,7 +152,7 @@ def _users(needed: NeededChunks, chunks: IdSet, manifests: Iterable[int]) -> lis
 
 
 def check_other_orphans(
-    repository: Repository, metadata: Metadata, report: Report, watch: Watch
+    repository: Repository, metadata: Metadata, report: Report, progress: Progress
 ) -> None:
     """Of every kind but chunks."""
     needed: dict[ObjectKind, IdSet] = {
@@ -164,7 +161,7 @@ def check_other_orphans(
         ObjectKind.MANIFEST: id_set(metadata.claims),
     }
     for kind, ids in needed.items():
-        listed = _list(repository, kind, watch)
+        listed = _list(repository, kind, progress)
         orphans = listed.ids[~ids.contains(listed.ids)]
         report_orphans(kind, len(orphans), orphans, report)
         report_foreign(kind, len(listed.foreign), listed.foreign, report)
@@ -187,6 +184,6 @@ def _shown(count: int, names: Iterable[str]) -> str:
     return f"{count:,} of them: {', '.join(names)}" + (", ..." if count > SHOWN_NAMES else "")
 
 
-def _list(repository: Repository, kind: ObjectKind, watch: Watch) -> Listing:
-    with watch.phase(f"listing {kind.directory}", None, "objects") as counter:
-        return read_listing(repository.storage, kind, watch, counter)
+def _list(repository: Repository, kind: ObjectKind, progress: Progress) -> Listing:
+    with progress.phase(f"listing {kind.directory}", None, "objects") as counter:
+        return read_listing(repository.storage, kind, progress, counter)

@@ -9,18 +9,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from icectl.checks import rules
+from icectl.checks.problem import Problem
 from icectl.errors import LimitExceededError, ObjectNotFoundError, Remedy, StorageError, UsageError
 from icectl.model.ids import NodeId, SnapshotId
-from icectl.ops.gc.id_sets import IdSet
-from icectl.ops.gc.objects import ObjectKind
-from icectl.ops.gc.watch import Watch
 from icectl.ops.stats.distinct import Column
-from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.chunks import NeededChunks
 from icectl.ops.validate.decoding import Decoder, decoder_of
+from icectl.ops.validate.findings import Report
 from icectl.ops.validate.metadata import DecodableArray
-from icectl.ops.validate.problem import Problem, Report
 from icectl.ops.validate.sampling import Sample
+from icectl.pipeline.id_columns import IdSet
+from icectl.pipeline.objects import ObjectKind
+from icectl.pipeline.progress import Progress
 from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import Storage
 
@@ -54,7 +55,7 @@ def check_data(
     sample: Sample | None,
     now: int,
     report: Report,
-    watch: Watch,
+    progress: Progress,
     *,
     decode: bool,
 ) -> int:
@@ -65,7 +66,7 @@ def check_data(
         rows = np.flatnonzero(sample.choose(ids.high, columns["length"], now))
     arrays = [needed.metadata.decodable(NodeId(id_)) for id_ in needed.arrays] if decode else None
     count = 0
-    with watch.phase("reading chunks", len(rows), "chunks") as counter:
+    with progress.phase("reading chunks", len(rows), "chunks") as counter:
         for chunk, is_read, problems in read_chunks(
             storage, chunk_ranges(ids, columns, rows), arrays
         ):

@@ -1,4 +1,4 @@
-"""What the codecs of a zarr.json make of the bytes of a chunk."""
+"""Decode the bytes of a chunk with the codecs of a zarr.json."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from typing import Any
 import numpy as np
 
 from icectl import limits
+from icectl.checks import rules
+from icectl.checks.manifest import ArrayUse
+from icectl.checks.node import regular_chunks
+from icectl.checks.problem import Problem
 from icectl.errors import LimitExceededError
 from icectl.model.manifest import Manifest, RefKind
-from icectl.ops.gc.objects import ObjectKind
-from icectl.ops.validate import chunk_rules as rules
 from icectl.ops.validate.bounded_codecs import budget, decoded_bytes
-from icectl.ops.validate.check_node import regular_chunks
-from icectl.ops.validate.metadata import ArrayUse
-from icectl.ops.validate.problem import Problem
+from icectl.pipeline.objects import ObjectKind
 
 Decoder = Callable[[bytes], str | None]
-"""What is wrong with the bytes of one chunk; `LimitExceededError` for one that is not decoded."""
+"""The fault in the bytes of a chunk, or None; `LimitExceededError` if it is not decoded."""
 
 
 def check_inline(manifest: Manifest, path: str, uses: Collection[ArrayUse]) -> Iterator[Problem]:
-    """Decodes the chunks that lie in the manifest, of arrays with a `zarr.json` to decode by.
+    """Decode the inline chunks of the manifest, for arrays whose `zarr.json` is given.
 
-    A sample does not leave them out: their bytes have been read anyhow.
+    Sampling does not skip them, since their bytes have been read anyway.
     """
     asked = (use for use in uses if use.zarr_jsons)
-    # Of several paths the first, as in other findings about a manifest.
+    # The first of several paths, as in other findings about a manifest.
     by_node = {use.node_id: use for use in sorted(asked, key=lambda use: use.path, reverse=True)}
     for array in manifest.arrays:
         use = by_node.get(array.node_id)
@@ -57,10 +57,10 @@ def check_inline(manifest: Manifest, path: str, uses: Collection[ArrayUse]) -> I
 
 
 def decoder_of(documents: Sequence[bytes], path: str) -> tuple[Decoder | None, list[Problem]]:
-    """The decoder of an array; none, and a problem, when its codecs are not to be had.
+    """The decoder of an array; None, and a problem, if its codecs are not available.
 
-    Bytes that one of the documents decodes are sound: which versions need them is not known.
-    What is told is the fault by the newest, the last one.
+    Bytes that one of the documents decodes are intact: it is not known which versions use them.
+    Otherwise the fault is that of the newest document, the last one.
     """
     decoders = []
     problems = []
@@ -68,11 +68,11 @@ def decoder_of(documents: Sequence[bytes], path: str) -> tuple[Decoder | None, l
         try:
             decoders.append(make_decoder(document))
         except Exception as error:  # whatever a codec raises about its configuration
-            detail = _told(error)
+            detail = _describe(error)
             problem = Problem(rules.CODECS_UNKNOWN, ObjectKind.CHUNK.directory, detail, path)
             problems.append(problem)
     if problems:
-        return None, problems  # any chunk could be meant for the codecs that are not here
+        return None, problems  # any chunk may need the codecs that are not available
 
     def judge(data: bytes) -> str | None:
         faults = []
@@ -82,7 +82,7 @@ def decoder_of(documents: Sequence[bytes], path: str) -> tuple[Decoder | None, l
             except LimitExceededError:
                 raise
             except Exception as error:  # whatever a codec raises about damaged bytes
-                faults.append(_told(error))
+                faults.append(_describe(error))
             else:
                 return None
         return faults[0]
@@ -90,12 +90,12 @@ def decoder_of(documents: Sequence[bytes], path: str) -> tuple[Decoder | None, l
     return judge, []
 
 
-def _told(error: Exception) -> str:
+def _describe(error: Exception) -> str:
     return f"{type(error).__name__}: {error}"
 
 
 def make_decoder(document: bytes) -> Callable[[bytes], None]:
-    """Decodes one chunk as zarr does: an array of that one chunk, in memory."""
+    """Decodes one chunk as zarr does: as the only chunk of an array in memory."""
     import zarr
     from zarr.core.buffer import cpu
     from zarr.storage import MemoryStore
@@ -121,7 +121,7 @@ def make_decoder(document: bytes) -> Callable[[bytes], None]:
         limits.require("CHUNK_RATIO", size or 0, most, f"{len(data):,} bytes decode to")
         contents[key] = cpu.Buffer.from_bytes(data)
         with left.lock:
-            left.left = 2 * most  # a chain of codecs may unfold in two steps
+            left.left = 2 * most  # a chain of codecs may decompress in two steps
             array[...]
 
     return decode

@@ -13,23 +13,22 @@ from threading import Lock
 
 import numpy as np
 
+from icectl.checks import rules
+from icectl.checks.manifest import ArrayUse, ManifestClaim, check_manifest
+from icectl.checks.problem import UNREADABLE, Problem, unreadable
 from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.model.ids import ManifestId, NodeId
 from icectl.model.manifest import Manifest
 from icectl.model.snapshot import ArrayNodeData
 from icectl.ops.diff.chunks import ManifestSource, read_chunk_changes
-from icectl.ops.diff.coordinates import CoordinateSet, coordinate_keys
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
-from icectl.ops.gc.marking import ManifestClaim
-from icectl.ops.gc.objects import ObjectKind
-from icectl.ops.gc.watch import Counter, Watch
-from icectl.ops.readers import count_readers
-from icectl.ops.validate import chunk_rules as rules
-from icectl.ops.validate import metadata_rules
-from icectl.ops.validate.check_manifest import check_manifest
 from icectl.ops.validate.decoding import check_inline
-from icectl.ops.validate.metadata import ArrayUse, ChangedArrays, Metadata
-from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
+from icectl.ops.validate.findings import Report
+from icectl.ops.validate.metadata import ChangedArrays, Metadata
+from icectl.pipeline.coordinates import CoordinateSet, coordinate_keys
+from icectl.pipeline.objects import ObjectKind
+from icectl.pipeline.progress import Counter, Progress
+from icectl.pipeline.readers import count_readers
 from icectl.repository.repository import Repository
 from icectl.storage.bounded import map_on_threads
 
@@ -137,10 +136,10 @@ def read_and_check(
 
 
 def check_manifests(
-    repository: Repository, metadata: Metadata, report: Report, watch: Watch, visit: Visit
+    repository: Repository, metadata: Metadata, report: Report, progress: Progress, visit: Visit
 ) -> CheckedManifests:
     checked = CheckedManifests(repository, metadata, report, visit)
-    with watch.phase("reading manifests", len(metadata.claims)) as counter:
+    with progress.phase("reading manifests", len(metadata.claims)) as counter:
         checked.counter = counter
         for changed in metadata.changes:
             _check_logged(repository, metadata, checked, changed)
@@ -170,7 +169,7 @@ def find_unlogged(
         logged = _read_logged(repository, changed, {_node(pair) for pair in arrays})
     except ObjectNotFoundError as error:
         # It was there a moment ago; somebody's gc takes its snapshot as well.
-        yield Problem(metadata_rules.LOG_MISSING, error.path, "it went during the validation")
+        yield Problem(rules.LOG_MISSING, error.path, "it went during the validation")
         return
     diff = NodeDiff(
         changed.parent_id,

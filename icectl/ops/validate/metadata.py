@@ -1,6 +1,6 @@
-"""The level `metadata`: every chosen snapshot and transaction log, and each beside its parent.
+"""The level `metadata`: every chosen snapshot and transaction log, each compared with its parent.
 
-Snapshots are read once, parents first; a parent is held until its last child was compared.
+Snapshots are read once, parents first; a parent is kept until its last child was compared.
 """
 
 from __future__ import annotations
@@ -8,50 +8,45 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from icectl.errors import FormatError, ObjectNotFoundError, ObjectTooLargeError
-from icectl.model.ids import ManifestId, NodeId, SnapshotId
-from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange, NodeSnapshot, Snapshot
-from icectl.model.transaction_log import TransactionLog
-from icectl.ops.diff.nodes import NodeTable
-from icectl.ops.diff.result import ArrayPair
-from icectl.ops.gc.marking import ManifestClaim
-from icectl.ops.gc.objects import ObjectKind
-from icectl.ops.gc.watch import Watch
-from icectl.ops.read_ahead import read_ahead
-from icectl.ops.validate import chunk_rules, metadata_rules
-from icectl.ops.validate.check_log import (
+from icectl.checks import rules
+from icectl.checks.listing import missing
+from icectl.checks.manifest import (
+    ArrayUse,
+    ManifestClaim,
+    check_manifest_size,
+    check_same_claim,
+)
+from icectl.checks.node import decoding_part
+from icectl.checks.problem import UNREADABLE, Problem, unreadable
+from icectl.checks.snapshot import check_snapshot
+from icectl.checks.transaction_log import (
     Step,
     check_changes_logged,
     check_log,
     check_log_against,
 )
-from icectl.ops.validate.check_node import decoding_part
-from icectl.ops.validate.check_snapshot import check_snapshot
-from icectl.ops.validate.history import History
-from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
+from icectl.errors import FormatError, ObjectNotFoundError, ObjectTooLargeError
+from icectl.model.ids import ManifestId, NodeId, SnapshotId
+from icectl.model.node_table import NodeTable
+from icectl.model.snapshot import ArrayNodeData, NodeSnapshot, Snapshot
+from icectl.model.transaction_log import TransactionLog
+from icectl.ops.diff.result import ArrayPair
+from icectl.ops.validate.findings import Report
+from icectl.pipeline.objects import ObjectKind
+from icectl.pipeline.progress import Progress
+from icectl.pipeline.read_ahead import read_ahead
+from icectl.repository.history import History
 from icectl.repository.repository import Repository
 
-Extents = tuple[ChunkIndexRange, ...]
 Content = bytes | ObjectTooLargeError | None
-"""Of a file; None for one that is missing."""
-
-
-@dataclass(frozen=True, slots=True)
-class ArrayUse:
-    """One array's view of a manifest."""
-
-    node_id: NodeId
-    path: str
-    extents: Extents
-    zarr_jsons: tuple[bytes, ...] = ()
-    """Given where the array's inline chunks are to be decoded."""
+"""Of a file; None if it does not exist."""
 
 
 @dataclass(frozen=True, slots=True)
 class DecodableArray:
     path: str
     zarr_jsons: tuple[bytes, ...]
-    """Codecs can be changed in place: a chunk is sound if one of these decodes it."""
+    """Codecs can be changed in place: a chunk is intact if one of these decodes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +62,7 @@ class ChangedArrays:
 
 @dataclass(slots=True)
 class Metadata:
-    """What the snapshots say about the levels below."""
+    """The facts in the snapshots that the next levels need."""
 
     num_snapshots: int = 0
     num_logs: int = 0
@@ -82,7 +77,7 @@ class Metadata:
     arrays: dict[NodeId, NodeSnapshot] = field(default_factory=dict)
     """Each array as one of the newest versions has it."""
     documents: dict[NodeId, dict[bytes, None]] = field(default_factory=dict)
-    """By what to decode each array's chunks: what its versions say of codecs, newest last."""
+    """For decoding each array's chunks: the codecs of its versions, newest last."""
 
     def decodable(self, node_id: NodeId) -> DecodableArray | None:
         if node_id not in self.arrays:
@@ -91,10 +86,15 @@ class Metadata:
 
 
 def check_metadata(
-    repository: Repository, history: History, report: Report, watch: Watch, *, decode: bool = False
+    repository: Repository,
+    history: History,
+    report: Report,
+    progress: Progress,
+    *,
+    decode: bool = False,
 ) -> Metadata:
-    """With `decode` chunks are to be decoded, and what that needs is collected."""
-    return _Walk(repository, history, report, decode=decode).run(watch)
+    """With `decode`, also collects what is needed to decode chunks."""
+    return _Walk(repository, history, report, decode=decode).run(progress)
 
 
 class _Walk:
@@ -109,15 +109,15 @@ class _Walk:
         self.waiting = history.num_children()
         self.tables: dict[SnapshotId, NodeTable] = {}
 
-    def run(self, watch: Watch) -> Metadata:
+    def run(self, progress: Progress) -> Metadata:
         order = self.history.parents_first()
         left = set(self.history.parents)
-        with watch.phase("reading snapshots", len(self.history.parents)) as counter:
+        with progress.phase("reading snapshots", len(self.history.parents)) as counter:
             for snapshot_id, (data, log_data) in read_ahead(self._read, order):
                 self._check(snapshot_id, data, log_data)
                 left.remove(snapshot_id)
                 counter.advance()
-        if left:  # whatever the reason: a check that skipped something must not pass
+        if left:  # for whatever reason: a check that skipped something must not pass
             raise FormatError(f"{len(left)} snapshots were not checked, such as {min(left)}")
         self._check_manifest_files()
         if self.decode:
@@ -125,7 +125,7 @@ class _Walk:
         return self.found
 
     def _ask_to_decode_inline(self) -> None:
-        """Inline chunks are decoded where manifests are checked, by whatever engine."""
+        """Inline chunks are decoded where manifests are checked, by either engine."""
         documents = {node_id: tuple(found) for node_id, found in self.found.documents.items()}
         for manifest_id, uses in self.found.uses.items():
             self.found.uses[manifest_id] = {
@@ -151,7 +151,7 @@ class _Walk:
     def _check(self, snapshot_id: SnapshotId, data: Content, log_data: Content) -> None:
         snapshot = self._check_snapshot(snapshot_id, data)
         parent_id = self.history.parents[snapshot_id]
-        # A parent outside the choice, or unreadable, leaves the snapshot without a comparison.
+        # Without its parent, unreadable or not chosen, the snapshot is not compared.
         before = self.tables.get(parent_id) if parent_id is not None else None
         after = NodeTable.of(snapshot) if snapshot is not None else None
         if self.repository.is_writable:
@@ -168,11 +168,10 @@ class _Walk:
     def _check_snapshot(self, snapshot_id: SnapshotId, data: Content) -> Snapshot | None:
         path = self.repository.layout.snapshot(snapshot_id)
         if data is None:
-            problem = Problem(metadata_rules.SNAPSHOT_MISSING, path, "there is no such file")
-            self.report.add(problem, (snapshot_id,))
+            self.report.add(missing(path, "the file does not exist"), (snapshot_id,))
             return None
         if isinstance(data, ObjectTooLargeError):
-            problem = unreadable(metadata_rules.SNAPSHOT_UNREADABLE, path, data)
+            problem = unreadable(rules.SNAPSHOT_UNREADABLE, path, data)
             self.report.add(problem, (snapshot_id,))
             return None
         self.found.num_snapshots += 1
@@ -187,7 +186,7 @@ class _Walk:
             try:
                 snapshot = self.repository.read_snapshot(snapshot_id)
             except UNREADABLE as error:
-                problem = unreadable(metadata_rules.SNAPSHOT_UNREADABLE, path, error)
+                problem = unreadable(rules.SNAPSHOT_UNREADABLE, path, error)
                 self.report.add(problem, (snapshot_id,))
                 snapshot = None
         if snapshot is not None:
@@ -198,18 +197,13 @@ class _Walk:
     def _note_manifests(self, snapshot: Snapshot) -> None:
         found = self.found
         for file in snapshot.all_manifest_files:
-            claim = ManifestClaim(file.id, file.size_bytes, file.num_chunk_refs)
-            if found.claims.setdefault(file.id, claim) != claim:
-                self.report.add(
-                    Problem(
-                        metadata_rules.MANIFEST_CLAIMS,
-                        ObjectKind.SNAPSHOT.path(snapshot.id),
-                        f"size or count of the manifest {file.id} is not what "
-                        f"{found.users[file.id][0]} says",
-                    ),
-                    (snapshot.id, *found.users[file.id]),
-                )
-            found.users.setdefault(file.id, []).append(snapshot.id)
+            claim = ManifestClaim.of(file)
+            known = found.claims.setdefault(file.id, claim)
+            users = found.users.setdefault(file.id, [])
+            if claim is not known:
+                problems = check_same_claim(claim, known, snapshot.id, users[0])
+                self.report.extend(problems, (snapshot.id, *users))
+            users.append(snapshot.id)
         for node in snapshot.nodes:
             if isinstance(node.node_data, ArrayNodeData):
                 found.arrays[node.id] = node
@@ -223,14 +217,14 @@ class _Walk:
                     found.uses.setdefault(ref.object_id, set()).add(use)
 
     def _check_legacy_log(self, snapshot_id: SnapshotId) -> None:
-        """Whether it can be read; one that is missing may never have been written."""
+        """Whether it can be read; a missing log may never have been written."""
         self.found.logs.add(snapshot_id)
         self.found.num_logs += 1
         try:
             self.repository.read_transaction_log(snapshot_id)
         except UNREADABLE as error:
             path = ObjectKind.TRANSACTION_LOG.path(snapshot_id)
-            problem = unreadable(metadata_rules.LOG_UNREADABLE, path, error)
+            problem = unreadable(rules.LOG_UNREADABLE, path, error)
             self.report.add(problem, (snapshot_id,))
 
     def _check_log(
@@ -248,7 +242,7 @@ class _Walk:
         if after is None:
             return
         grandparent = self.history.parents.get(parent_id) if parent_id is not None else None
-        # Writers before 2.1 joined to the first snapshot without keeping the logs in between.
+        # Writers before 2.1 attached snapshots to the initial one without keeping the logs between.
         step = Step(before, after, is_first, pruned == () and grandparent is not None)
         if log is not None:
             self.report.extend(check_log_against(log, step), (snapshot_id,))
@@ -262,9 +256,9 @@ class _Walk:
 
     @staticmethod
     def _explain(logs: Iterable[TransactionLog], step: Step) -> bool:
-        """Whether a child of the first snapshot was made from it, or joined with all the logs.
+        """Whether a child of the initial snapshot was created on it, or attached with all the logs.
 
-        Expiration before spec version 2.1 forgot them, also for what is joined again later.
+        Expiration before spec version 2.1 dropped the logs, also for snapshots attached later.
         """
         new = {node_id for log in logs for node_id in (*log.new_groups, *log.new_arrays)}
         assert step.before is not None
@@ -276,17 +270,16 @@ class _Walk:
         if data is None:
             path = ObjectKind.TRANSACTION_LOG.path(log_id)
             if not is_first:
-                detail = f"the snapshot {needed_by} needs it"
-                self.report.add(Problem(metadata_rules.LOG_MISSING, path, detail), (needed_by,))
+                self.report.add(missing(path, f"the snapshot {needed_by} needs it"), (needed_by,))
                 self.report.missing.append(path)
             elif self.repository.info is not None:
                 self.report.add(
-                    Problem(metadata_rules.LOG_INITIAL, path, "there is no such file"), (log_id,)
+                    Problem(rules.LOG_INITIAL, path, "the file does not exist"), (log_id,)
                 )
             return None
         if isinstance(data, ObjectTooLargeError):
             path = ObjectKind.TRANSACTION_LOG.path(log_id)
-            self.report.add(unreadable(metadata_rules.LOG_UNREADABLE, path, data), (needed_by,))
+            self.report.add(unreadable(rules.LOG_UNREADABLE, path, data), (needed_by,))
             return None
         self.found.num_logs += 1
         log, problems = check_log(data, log_id)
@@ -294,7 +287,7 @@ class _Walk:
         return log
 
     def _read_pruned_logs(self, snapshot_id: SnapshotId) -> tuple[TransactionLog, ...] | None:
-        """The logs of ancestors that are gone, oldest first; None when one is not there."""
+        """The logs of removed ancestors, oldest first; None if one is missing."""
         if self.repository.info is None:
             return ()
         ids = self.repository.snapshot_info(snapshot_id).pruned_ancestor_tx_logs or ()
@@ -344,7 +337,8 @@ class _Walk:
             path = self.repository.layout.manifest(manifest_id)
             if path not in sizes:
                 detail = f"the snapshot {users[-1]} refers to it"
-                self.report.add(Problem(chunk_rules.MANIFEST_MISSING, path, detail), users)
-            elif self.repository.is_writable and sizes[path] not in (claim.size_bytes, None):
-                detail = f"it has {sizes[path]} bytes, its snapshots say {claim.size_bytes}"
-                self.report.add(Problem(chunk_rules.MANIFEST_SIZE, path, detail), users)
+                self.report.add(missing(path, detail), users)
+                continue
+            size = sizes[path]
+            if self.repository.is_writable and size is not None:
+                self.report.extend(check_manifest_size(claim, size), users)

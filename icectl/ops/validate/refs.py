@@ -2,10 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from icectl.checks import rules
+from icectl.checks.problem import UNREADABLE, Problem, unreadable
+from icectl.checks.repo import (
+    check_main,
+    check_ops_log_order,
+    check_repo,
+    check_step,
+    check_times,
+    invalid_backup_name,
+)
 from icectl.errors import (
     FormatError,
     ObjectNotFoundError,
@@ -19,18 +29,15 @@ from icectl.format.refs import decode_ref
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import RepoInfo, Update
 from icectl.ops.config_keys import find_lost_conditions
-from icectl.ops.gc.transitions import state_of
-from icectl.ops.validate import metadata_rules as rules
-from icectl.ops.validate.check_repo import check_ops_log_order, check_repo, check_step, check_times
-from icectl.ops.validate.history import History
-from icectl.ops.validate.problem import UNREADABLE, Problem, Report, unreadable
+from icectl.ops.validate.findings import Report
 from icectl.repository.backups import is_cleared, made_at, times_of
 from icectl.repository.config import decode_config
-from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.history import state_of
 from icectl.repository.layout import CONFIG_PATH, STANDARD
-from icectl.repository.lines import Line, find_lost_history
+from icectl.repository.lost_history import find_lost_history
 from icectl.repository.open import open_repository, repository_at
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
+from icectl.repository.past import Timeline
 from icectl.repository.ref_files import read_ref_names
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
@@ -42,7 +49,7 @@ ATTEMPTS = 5
 
 
 def check_refs(storage: Storage, report: Report) -> Repository | None:
-    """The repository in the state that is judged; None when nothing more can be looked at."""
+    """The repository in the state that is checked; None if nothing more can be checked."""
     try:
         found = storage.read_versioned(REPO_PATH)
     except ObjectNotFoundError:
@@ -66,43 +73,43 @@ def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
     if info.repo_before_updates is not None:
         names.append(info.repo_before_updates)
     sizes = {listed.path: listed.size for listed in storage.list(BACKUPS)}
-    line = Line(storage, info, times_of(sizes))
-    _check_lost_history(line, report)
+    timeline = Timeline(storage, info, times_of(sizes))
+    _check_lost_history(timeline, report)
     state_before = _name_of_state_before(info)
     read = (state_before, info.repo_before_updates)
     missing: list[str] = []
     for name in dict.fromkeys(names):
         if not is_object_name(name):
-            # Nothing can have this name: not even whether it is there can be asked.
-            report.add(Problem(rules.BACKUP_UNREADABLE, REPO_PATH, _no_name(name)))
+            # No object can have this name, so the storage cannot be asked for it.
+            report.add(invalid_backup_name(name))
             continue
         path = backup_object(name)
         size = sizes.get(path)
         if path not in sizes:
             missing.append(name)
         elif name not in read and size is not None and size <= HEADER_SIZE:
-            # Most are too many to be read; a write that broke off shows in the listing.
+            # There are too many to read them all; an interrupted write shows in the listing.
             detail = f"its {size} bytes are too few for a header and content"
             report.add(Problem(rules.BACKUP_UNREADABLE, path, detail))
     before = None if state_before is None else _read_backup(storage, state_before, report)
     if before is not None:
         report.extend(check_step(before, info))
     missing += _check_chain(storage, info, report)
-    _report_missing(missing, line.backups, report)
+    _report_missing(missing, timeline.backups, report)
 
 
-def _check_lost_history(line: Line, report: Report) -> None:
+def _check_lost_history(timeline: Timeline, report: Report) -> None:
     """The backups whose history `repo` does not continue, as far as that matters."""
-    # As gc judges it: what `repo` lists and no ref leads to goes as well.
-    lost = find_lost_history(line, state_of(line.info).reachable)
+    # As in gc: unreachable snapshots that `repo` lists are deleted as well.
+    lost = find_lost_history(timeline, state_of(timeline.info).reachable)
     for path, error in lost.unreadable.items():
         report.add(unreadable(rules.BACKUP_UNREADABLE, path, error))
     if not lost.backups:
         return
     newest = lost.backups[0]
-    files = {info.path for info in line.storage.list(STANDARD.snapshots, with_info=False)}
+    files = {info.path for info in timeline.storage.list(STANDARD.snapshots, with_info=False)}
     there = {id_ for id_ in lost.snapshots if STANDARD.snapshot(id_) in files}
-    is_older = newest.newest.updated_at > line.updates[0].updated_at
+    is_older = newest.newest.updated_at > timeline.updates[0].updated_at
     if not there and not is_older:
         return
     protecting = lost.listing(there).backups
@@ -117,13 +124,9 @@ def _name_of_state_before(info: RepoInfo) -> str | None:
     return info.latest_updates[1].backup_path if len(info.latest_updates) > 1 else None
 
 
-def _no_name(name: str) -> str:
-    return f"its ops log names a copy {name!r}, which cannot be"
-
-
 def _read_backup(storage: Storage, name: str, report: Report) -> RepoInfo | None:
     if not is_object_name(name):
-        report.add(Problem(rules.BACKUP_UNREADABLE, REPO_PATH, _no_name(name)))
+        report.add(invalid_backup_name(name))
         return None
     path = backup_object(name)
     try:
@@ -131,12 +134,12 @@ def _read_backup(storage: Storage, name: str, report: Report) -> RepoInfo | None
     except UNREADABLE as error:
         report.add(unreadable(rules.BACKUP_UNREADABLE, path, error))
     except ObjectNotFoundError:
-        pass  # told by the listing, or by the one who follows the chain
+        pass  # reported by the listing, or by the check of the chain
     return None
 
 
 def _report_missing(names: list[str], backups: Mapping[str, int], report: Report) -> None:
-    """Those that were cleared by age are one finding, and no fault."""
+    """Those that were cleared by age are one finding of severity info."""
     report.missing += map(backup_object, names)
     cleared = [name for name in names if is_cleared(name, backups)]
     for name in names:
@@ -164,7 +167,9 @@ def _check_chain(storage: Storage, info: RepoInfo, report: Report) -> list[str]:
     while name is not None:
         path = backup_object(name)
         if name in visited:
-            problem = Problem(rules.BACKUP_UNREADABLE, path, "the chain of copies comes back to it")
+            problem = Problem(
+                rules.BACKUP_UNREADABLE, path, "the chain of backups contains a cycle"
+            )
             report.add(problem)
             return []
         visited.add(name)
@@ -185,7 +190,7 @@ def _check_chain(storage: Storage, info: RepoInfo, report: Report) -> list[str]:
 
 
 def _known_time(update: Update, backup: str) -> int:
-    """When the update was written: before its copy was made, whatever a wrong clock said."""
+    """When the update was written: before its backup was made, even if a clock was wrong."""
     made = made_at(backup)
     return update.updated_at if made is None else min(update.updated_at, made * 1000 - 1)
 
@@ -213,7 +218,7 @@ def _check_ref_files(storage: Storage, report: Report) -> Repository | None:
 
 
 def _check_config_file(storage: Storage, report: Report) -> None:
-    """Without it the defaults hold; with a damaged one nobody opens the repository."""
+    """Without it the defaults apply; a damaged one keeps everybody from opening the repository."""
     try:
         config = decode_config_yaml(storage.read(CONFIG_PATH))
         _check_conditions(storage, config, CONFIG_PATH, report)
@@ -235,9 +240,9 @@ def _check_conditions(
 def _read_ref_files(storage: Storage) -> tuple[Repository | None, list[Problem]]:
     names = read_ref_names(storage, STANDARD)
     if not names.branches and not names.tags:
-        # An early layout, or no repository at all, which is not a finding.
+        # An early layout, or not a repository, which is not a finding.
         return open_repository(storage), []
-    problems = [Problem(rules.REF_FOREIGN, path, "it is no ref") for path in names.unknown]
+    problems = [Problem(rules.REF_FOREIGN, path, "it is not a ref") for path in names.unknown]
     targets: dict[str, SnapshotId] = {}
     for path, data in storage.read_many([*names.branches.values(), *names.tags.values()]):
         if isinstance(data, ObjectTooLargeError):
@@ -249,9 +254,7 @@ def _read_ref_files(storage: Storage) -> tuple[Repository | None, list[Problem]]
             targets[path] = decode_ref(data)
         except FormatError as error:
             problems.append(unreadable(rules.REPO_UNREADABLE, path, error))
-    if DEFAULT_BRANCH not in names.branches:
-        detail = "the branches are others" if names.branches else "there are only tags"
-        problems.append(Problem(rules.MAIN_MISSING, STANDARD.refs, detail))
+    problems += check_main(names.branches, STANDARD.refs)
     try:
         return open_repository(storage), problems
     except (*UNREADABLE, RepositoryNotFoundError):
@@ -263,17 +266,7 @@ def _read_ref_files(storage: Storage) -> tuple[Repository | None, list[Problem]]
 def _without_refs(
     storage: Storage, branches: dict[str, SnapshotId], tags: dict[str, SnapshotId]
 ) -> Repository | None:
-    """The repository of spec version 1 by the refs that can be read."""
+    """The repository of spec version 1 with the refs that can be read."""
     if not branches and not tags:
         return None
     return Repository(storage, Generation.V1, STANDARD, 1, None, branches, tags, ())
-
-
-def check_ancestry(repository: Repository, history: History) -> Iterator[Problem]:
-    """Cycles in the parents that snapshot files name; those of the repo file are found there."""
-    if repository.info is not None:
-        return
-    for cycle in history.cycles():
-        path = repository.layout.snapshot(cycle[-1])
-        detail = f"its parent {cycle[0]} descends from it"
-        yield Problem(rules.ANCESTRY_LOOP, path, detail)

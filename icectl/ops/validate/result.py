@@ -1,4 +1,4 @@
-"""What a validation tells: the findings, what they spoil, and what was looked at."""
+"""The result of a validation: the findings, the refs they affect, and what was checked."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 
+from icectl.checks.problem import Problem
+from icectl.checks.rules import SEVERITIES, Level, Severity
 from icectl.errors import Hint
 from icectl.model.ids import SnapshotId
-from icectl.ops.validate.history import History
-from icectl.ops.validate.problem import Problem, Report
-from icectl.ops.validate.rule import SEVERITIES, Level, Severity
+from icectl.ops.validate.findings import Report
 from icectl.ops.validate.summary import RuleSummary, summarize
+from icectl.repository.history import History
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,12 +25,12 @@ class Finding:
     title: str
     path: str | None
     branches: tuple[str, ...]
-    """That lead to it."""
+    """The branches that reach the object."""
     tags: tuple[str, ...]
     last_sound_version: SnapshotId | None
-    """The newest version behind these refs without an error."""
+    """The newest version that these refs reach without an error."""
     known: bool
-    """Whether a baseline excuses it."""
+    """Whether the baseline contains it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +43,7 @@ class CheckedCounts:
     chunks_read: int = 0
     virtual_sources: int = 0
     virtual_sources_skipped: int = 0
-    """Not contacted, since nothing says that they are to be trusted."""
+    """Not contacted, because they are not trusted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +57,13 @@ class ValidateResult:
     warnings: int
     infos: int
     by_code: dict[str, int]
-    """How many there are by each rule that is broken, listed or not; without the known ones."""
+    """The number of findings of each broken rule, listed or not; without the known ones."""
     known: int
-    """Findings that a baseline excuses."""
+    """The number of findings that the baseline contains."""
     findings_left_out: int
-    """Counted, and not listed: there were more than --max-findings."""
+    """Counted but not listed, because there were more than --max-findings."""
     notes: tuple[Hint, ...]
-    """What was not looked at, and why."""
+    """What was not checked, and why."""
     summary: tuple[RuleSummary, ...]
     """By rule; without the known ones."""
 
@@ -120,12 +121,12 @@ def build_result(
 def _count_codes(report: Report) -> dict[str, int]:
     by_code: Counter[str] = Counter()
     for rule, count in report.counts.items():
-        by_code[rule.code] += count  # one code may have a milder form
+        by_code[rule.code] += count  # a code may occur with two severities
     return dict(+by_code)
 
 
 def limit_findings(result: ValidateResult, limit: int) -> ValidateResult:
-    """As if no more than `limit` had been kept: of those that a baseline excuses, and others."""
+    """At most `limit` findings that the baseline contains, and as many others."""
     found = [
         one
         for known in (False, True)
@@ -137,7 +138,7 @@ def limit_findings(result: ValidateResult, limit: int) -> ValidateResult:
 
 
 def _order(finding: Finding) -> tuple[int, str, str, str, str]:
-    """Threads and executors find them in any order."""
+    """A stable order: threads and executors report findings in any order."""
     return (
         -SEVERITIES.index(finding.severity),
         finding.code,

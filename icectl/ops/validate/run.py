@@ -7,14 +7,15 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from icectl.checks.rules import Level, Severity
 from icectl.errors import Hint, IcectlError
-from icectl.ops.gc.watch import Watch
-from icectl.ops.validate.history import History, read_history
-from icectl.ops.validate.problem import Report
-from icectl.ops.validate.refs import check_ancestry, check_refs
+from icectl.ops.validate.findings import Report
+from icectl.ops.validate.history import check_ancestry, read_history
+from icectl.ops.validate.refs import check_refs
 from icectl.ops.validate.result import CheckedCounts, ValidateResult, build_result
-from icectl.ops.validate.rule import Level, Severity
-from icectl.repository.lost_repo import describe_backups
+from icectl.pipeline.progress import Progress
+from icectl.repository.backups import describe_backups
+from icectl.repository.history import History
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
@@ -51,7 +52,7 @@ class ValidateOptions:
 
 
 def validate(
-    storage: Storage, options: ValidateOptions, watch: Watch | None = None
+    storage: Storage, options: ValidateOptions, progress: Progress | None = None
 ) -> tuple[ValidateResult, list[str]]:
     """What was found, and the objects that are missing."""
     report = Report(options.max_findings, options.known)
@@ -67,7 +68,7 @@ def validate(
         report.extend(check_ancestry(repository, history))
         if options.level >= Level.METADATA or options.open_source is not None:
             checked, engine = _check_files(
-                repository, history, options, report, notes, watch or Watch()
+                repository, history, options, report, notes, progress or Progress()
             )
         _forget_what_went(repository, report)
     result = build_result(
@@ -88,13 +89,13 @@ def _check_files(
     options: ValidateOptions,
     report: Report,
     notes: list[Hint],
-    watch: Watch,
+    progress: Progress,
 ) -> tuple[CheckedCounts, str]:
     """How many files were looked at, and by which engine."""
     from icectl.ops.validate.metadata import check_metadata
 
     decode = options.level >= Level.DATA and options.decode
-    metadata = check_metadata(repository, history, report, watch, decode=decode)
+    metadata = check_metadata(repository, history, report, progress, decode=decode)
     checked = CheckedCounts(metadata.num_snapshots, metadata.num_logs)
     if options.level < Level.MANIFESTS and options.open_source is None:
         return checked, LOCAL
@@ -115,7 +116,7 @@ def _check_files(
         options.allowed_sources,
         notes,
     )
-    deeper = engine.check(depths, report, watch)
+    deeper = engine.check(depths, report, progress)
     checked = replace(
         deeper, snapshots=checked.snapshots, transaction_logs=checked.transaction_logs
     )

@@ -1,4 +1,4 @@
-"""Findings by rule, with what most likely caused them: a dozen findings may have one cause."""
+"""Findings by rule with their likely cause: a dozen findings may have the same cause."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ from collections import defaultdict
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from icectl.ops.validate.problem import Report
-from icectl.ops.validate.rule import SEVERITIES, Severity
+from icectl.checks.rules import SEVERITIES, Severity
+from icectl.ops.validate.findings import Report
 
 CAUSES: dict[str, tuple[str, ...]] = {
-    "files were deleted, or a copy of the repository left them out": (
+    "files were deleted, or a copy of the repository is incomplete": (
         "ICE0014", "ICE0101", "ICE0201", "ICE0301", "ICE0401",
     ),
-    "files were cut off or overwritten by an interrupted copy or a damaged disk": (
+    "files were truncated or overwritten by an interrupted copy or a damaged disk": (
         "ICE0001", "ICE0015", "ICE0102", "ICE0202", "ICE0302", "ICE0303", "ICE0402", "ICE0501",
     ),
     "files were copied or renamed to the wrong place": ("ICE0103", "ICE0203", "ICE0304"),
-    "a newer version of the format was written": ("ICE0012", "ICE0121"),
+    "a newer version of Icechunk wrote the repository": ("ICE0012", "ICE0121"),
     "official clients rebased or amended commits, or reindexed arrays": (
         "ICE0110", "ICE0205", "ICE0212", "ICE0315",
     ),
-    "expired versions or abandoned sessions await garbage collection": ("ICE0404",),
-    "the source files were moved or replaced after the references were made": (
+    "expired versions or abandoned sessions have not been garbage collected yet": ("ICE0404",),
+    "the source files were moved or replaced after the references were created": (
         "ICE0601", "ICE0602", "ICE0603",
     ),
     "the configuration lacks a virtual chunk container": ("ICE0604",),
-    "the storage of the source files is unknown, or these credentials do not reach it": (
+    "the storage of the source files is unknown, or the credentials do not grant access": (
         "ICE0605",
     ),
 }  # fmt: skip
@@ -38,15 +38,15 @@ class RuleSummary:
     code: str
     severity: Severity
     count: int
-    """Without those that a baseline excuses."""
+    """Without the findings that the baseline contains."""
     title: str
     common: str | None
-    """The object, or the directory, that all listed findings share."""
+    """The object or directory that all listed findings have in common."""
     likely_cause: str | None
 
 
 def summarize(report: Report) -> tuple[RuleSummary, ...]:
-    """One entry for each broken rule, the worst first."""
+    """One entry for each broken rule, most severe first."""
     objects: defaultdict[str, set[str]] = defaultdict(set)
     for problem, _ in report.problems:
         if problem.key not in report.known:

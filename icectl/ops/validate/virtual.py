@@ -9,18 +9,19 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from icectl.checks import rules
+from icectl.checks.problem import Problem
+from icectl.checks.rules import Rule
 from icectl.errors import FormatError, Hint, IcectlError, ObjectNotFoundError, Remedy, UsageError
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.manifest import ChunkRefs, Manifest
-from icectl.ops.containers import RELATIVE, Containers, split_location
-from icectl.ops.diff.references import same_spans
-from icectl.ops.gc.watch import Watch
-from icectl.ops.locations import NumberedLocations, number_locations
-from icectl.ops.redaction import has_userinfo, redact_location
-from icectl.ops.validate import chunk_rules as rules
+from icectl.model.redaction import has_userinfo, redact_location
+from icectl.ops.validate.findings import Report
 from icectl.ops.validate.metadata import Metadata
-from icectl.ops.validate.problem import Problem, Report
-from icectl.ops.validate.rule import Rule
+from icectl.pipeline.locations import NumberedLocations, number_locations
+from icectl.pipeline.progress import Progress
+from icectl.pipeline.reference_changes import same_spans
+from icectl.repository.containers import RELATIVE, Containers, split_location
 from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import ObjectInfo, Storage
 from icectl.storage.open import split_location as split_scheme
@@ -161,7 +162,7 @@ def check_virtual(
     open_storage: OpenStorage,
     trust: Trust,
     report: Report,
-    watch: Watch,
+    progress: Progress,
     notes: list[Hint],
 ) -> int:
     """How many sources were looked at, one request each; `notes` gets what could not be."""
@@ -197,7 +198,7 @@ def check_virtual(
         if not configured:
             uncovered[prefix] = uncovered.get(prefix, 0) | source.manifests
     looked = without_etag = 0
-    with watch.phase("looking at virtual sources", len(located), "files") as counter:
+    with progress.phase("looking at virtual sources", len(located), "files") as counter:
         for location, found in map_on_threads(look, located, workers=READERS, ahead=4 * READERS):
             counter.advance()
             source = sources.found[location]

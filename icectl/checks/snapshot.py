@@ -1,0 +1,190 @@
+"""A snapshot file compared with the specification and with the repo file. Pure."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+
+from icectl.checks import rules
+from icectl.checks.node import check_extents, check_node, unknown_kind
+from icectl.checks.order import first_disorder
+from icectl.checks.problem import UNREADABLE, Found, Problem, unreadable, wrong_id
+from icectl.errors import FormatError
+from icectl.format.snapshot import decode_snapshot
+from icectl.format.values import decode_metadata
+from icectl.model.ids import ManifestId, NodeId, SnapshotId
+from icectl.model.repo import SnapshotInfo
+from icectl.model.snapshot import ArrayNodeData, Snapshot, UnknownNodeData, path_sort_key
+from icectl.repository.history import find_cycles
+from icectl.repository.layout import STANDARD, Layout
+
+
+def check_snapshot(
+    data: bytes, snapshot_id: SnapshotId, info: SnapshotInfo | None
+) -> tuple[Snapshot | None, list[Problem]]:
+    """The snapshot, if it can be used, and all problems of its file.
+
+    `info` is the entry of the snapshot in the repo file; None in spec version 1.
+    """
+    path = STANDARD.snapshot(snapshot_id)
+    try:
+        snapshot = decode_snapshot(data)
+    except UNREADABLE as error:
+        return None, [unreadable(rules.SNAPSHOT_UNREADABLE, path, error)]
+    problems = [*check_snapshot_id(snapshot, snapshot_id)]
+    if problems:
+        return None, problems
+    if info is None and snapshot.spec_version < 2:
+        problems += check_parent_v1(snapshot)
+    problems += (
+        Problem(rule, path, detail, node)
+        for rule, detail, node in (
+            *_check_version(snapshot),
+            *_check_info(snapshot, info),
+            *_check_metadata(snapshot),
+            *_check_nodes(snapshot),
+        )
+    )
+    problems += [*check_manifest_repeats(snapshot)] or _check_manifest_order(snapshot)
+    problems += check_manifest_use(snapshot)
+    return snapshot, problems
+
+
+def check_snapshot_id(snapshot: Snapshot, expected: SnapshotId) -> Iterator[Problem]:
+    if snapshot.id != expected:
+        yield wrong_id(rules.SNAPSHOT_ID, STANDARD.snapshot(expected), snapshot.id)
+
+
+def check_parent_v1(snapshot: Snapshot) -> Iterator[Problem]:
+    """In a repository of spec version 1, a lost parent would hide all older versions."""
+    if snapshot.has_lost_parent:
+        detail = "it has no parent, but it is not the initial snapshot"
+        yield Problem(rules.SNAPSHOT_PARENT, STANDARD.snapshot(snapshot.id), detail)
+
+
+def check_ancestry_v1(
+    parents: Mapping[SnapshotId, SnapshotId | None], layout: Layout = STANDARD
+) -> Iterator[Problem]:
+    """Snapshot files name their parents before spec version 2; none descends from itself."""
+    for cycle in find_cycles(parents):
+        detail = f"its parent {cycle[0]} descends from it"
+        yield Problem(rules.ANCESTRY_LOOP, layout.snapshot(cycle[-1]), detail)
+
+
+def _check_version(snapshot: Snapshot) -> Iterator[Found]:
+    arrays = [node for node in snapshot.nodes if isinstance(node.node_data, ArrayNodeData)]
+    if snapshot.spec_version >= 2:
+        if snapshot.parent_id is not None:
+            yield rules.SNAPSHOT_PARENT, f"it names the parent {snapshot.parent_id}", None
+        if snapshot.manifest_files or snapshot.manifest_files_v2 is None:
+            yield rules.SNAPSHOT_VERSION, "it uses the manifest list of version 1", None
+        for node in arrays:
+            assert isinstance(node.node_data, ArrayNodeData)
+            if node.node_data.shape or node.node_data.shape_v2 is None:
+                yield rules.SNAPSHOT_VERSION, "it uses the shape of version 1", node.path
+        return
+    if snapshot.manifest_files_v2 is not None:
+        yield rules.SNAPSHOT_VERSION, "it uses the manifest list of version 2", None
+    for node in arrays:
+        assert isinstance(node.node_data, ArrayNodeData)
+        if node.node_data.shape_v2 is not None:
+            yield rules.SNAPSHOT_VERSION, "it uses the shape of version 2", node.path
+
+
+def _check_info(snapshot: Snapshot, info: SnapshotInfo | None) -> Iterator[Found]:
+    if info is None:
+        return
+    for name in ("message", "flushed_at"):
+        here, there = getattr(snapshot, name), getattr(info, name)
+        if here != there:
+            yield rules.SNAPSHOT_INFO, f"{name} is {here!r}, in the repo file {there!r}", None
+    # After a migration the same values are encoded in two ways.
+    if snapshot.spec_version >= 2:
+        mine = {item.name: item.value for item in snapshot.metadata}
+        theirs = {item.name: item.value for item in info.metadata or ()}
+        if mine != theirs:
+            names = sorted(
+                name for name in mine.keys() | theirs if mine.get(name) != theirs.get(name)
+            )
+            yield rules.SNAPSHOT_INFO, f"the metadata differs in {', '.join(names[:5])}", None
+
+
+def _check_metadata(snapshot: Snapshot) -> Iterator[Found]:
+    number = first_disorder([item.name.encode() for item in snapshot.metadata])
+    if number is not None:
+        name = snapshot.metadata[number].name
+        yield rules.SNAPSHOT_METADATA, f"{name!r} is out of order or a duplicate", None
+    try:
+        decode_metadata(snapshot.metadata, snapshot.spec_version)
+    except FormatError as error:
+        yield rules.SNAPSHOT_METADATA, error.reason, None
+    for field in snapshot.unknown_fields:
+        yield rules.NODE_UNKNOWN, f"unknown field {field.slot} of {field.table}", None
+
+
+def _check_nodes(snapshot: Snapshot) -> Iterator[Found]:
+    nodes = snapshot.nodes
+    number = first_disorder([node.path.encode() for node in nodes])
+    if number is not None:
+        by_component = first_disorder([path_sort_key(node.path) for node in nodes]) is None
+        rule = rules.NODE_COMPONENT_ORDER if by_component else rules.NODE_ORDER
+        yield rule, f"it comes after {nodes[number - 1].path}", nodes[number].path
+    paths: dict[NodeId, list[str]] = defaultdict(list)
+    for node in nodes:
+        paths[node.id].append(node.path)
+    for node_id, same in paths.items():
+        if len(same) > 1:
+            yield rules.NODE_ID_TWICE, f"{same[1]} also has the id {node_id}", same[0]
+    groups = {node.path for node in nodes if not isinstance(node.node_data, ArrayNodeData)}
+    for node in nodes:
+        for rule, detail in check_node(node):
+            yield rule, detail, node.path
+        above = node.path.rpartition("/")[0] or "/"
+        if node.path != "/" and above not in groups:
+            yield rules.NODE_PARENT, f"there is no group {above}", node.path
+        if isinstance(node.node_data, ArrayNodeData):
+            for rule, detail in check_extents(node.node_data.manifests, node.node_data.num_chunks):
+                yield rule, detail, node.path
+
+
+def check_node_kinds(snapshot: Snapshot) -> Iterator[Problem]:
+    """A node of an unknown kind may refer to objects in an unknown way."""
+    for node in snapshot.nodes:
+        if isinstance(node.node_data, UnknownNodeData):
+            yield Problem(
+                rules.NODE_UNKNOWN,
+                STANDARD.snapshot(snapshot.id),
+                unknown_kind(node.node_data),
+                node.path,
+            )
+
+
+def check_manifest_repeats(snapshot: Snapshot) -> Iterator[Problem]:
+    ids = [file.id for file in snapshot.all_manifest_files]
+    if len(set(ids)) < len(ids):
+        first = next(id_ for number, id_ in enumerate(ids) if id_ in ids[:number])
+        detail = f"the manifest {first} is listed twice"
+        yield Problem(rules.MANIFEST_LIST, STANDARD.snapshot(snapshot.id), detail)
+
+
+def _check_manifest_order(snapshot: Snapshot) -> Iterator[Problem]:
+    for files in (snapshot.manifest_files, snapshot.manifest_files_v2 or ()):
+        number = first_disorder([file.id for file in files])
+        if number is not None:
+            detail = f"{files[number].id} comes after {files[number - 1].id}"
+            yield Problem(rules.MANIFEST_LIST, STANDARD.snapshot(snapshot.id), detail)
+
+
+def check_manifest_use(snapshot: Snapshot) -> Iterator[Problem]:
+    """The listed manifests are those that arrays refer to."""
+    listed = {file.id for file in snapshot.all_manifest_files}
+    used: dict[ManifestId, str] = {}
+    for node in snapshot.nodes:
+        if isinstance(node.node_data, ArrayNodeData):
+            used.update((ref.object_id, node.path) for ref in node.node_data.manifests)
+    path = STANDARD.snapshot(snapshot.id)
+    for manifest_id in sorted(used.keys() - listed):
+        detail = f"the manifest {manifest_id}"
+        yield Problem(rules.MANIFEST_UNLISTED, path, detail, used[manifest_id])
+    for manifest_id in sorted(listed - used.keys()):
+        yield Problem(rules.MANIFEST_UNUSED, path, f"the manifest {manifest_id}")

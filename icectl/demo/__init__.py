@@ -1,0 +1,1 @@
+"""Create a realistic demo repository, with the official package or with icectl's encoders."""

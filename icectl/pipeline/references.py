@@ -1,0 +1,84 @@
+"""The references in kept files, read after the checks that must pass before anything is deleted.
+
+Files have no checksum: a flipped bit can decode to another valid file. Therefore every fact that
+is stored twice is compared. The checks are those of `validate`, limited to the facts that decide
+which objects are needed; the first problem is raised as a `FormatError` that names the file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from icectl.checks.manifest import (
+    ManifestClaim,
+    check_manifest_count,
+    check_manifest_id,
+    check_manifest_size,
+    check_same_claim,
+)
+from icectl.checks.problem import decoding_error, raise_first
+from icectl.checks.snapshot import (
+    check_manifest_repeats,
+    check_manifest_use,
+    check_node_kinds,
+    check_parent_v1,
+    check_snapshot_id,
+)
+from icectl.errors import FormatError, UnsupportedError
+from icectl.format.manifest import decode_native_refs
+from icectl.format.snapshot import decode_snapshot
+from icectl.model.ids import ManifestId, SnapshotId
+from icectl.model.snapshot import ManifestFileInfo, Snapshot
+from icectl.pipeline.id_columns import IdSet, id_columns
+from icectl.pipeline.objects import ObjectKind
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MarkedManifest:
+    """The chunk files that a manifest needs, in no particular order."""
+
+    ids: IdSet
+    end: NDArray[np.uint64] | None
+    """The minimum length of each file, if it was requested."""
+
+
+def mark_manifest(data: bytes, claim: ManifestClaim, *, with_ends: bool = True) -> MarkedManifest:
+    """The native chunk ids of a manifest whose size, id and count are as claimed."""
+    raise_first(check_manifest_size(claim, len(data)))
+    try:
+        refs = decode_native_refs(data, with_ends=with_ends)
+    except (FormatError, UnsupportedError) as error:
+        raise decoding_error(error, claim.path) from None
+    raise_first(check_manifest_id(claim, refs.id))
+    raise_first(check_manifest_count(claim, refs.num_chunk_refs))
+    return MarkedManifest(id_columns(refs.chunk_id), refs.end)
+
+
+def mark_snapshot(data: bytes, snapshot_id: SnapshotId) -> Snapshot:
+    """The snapshot, if its id is its name and it lists exactly the manifests that its nodes use."""
+    try:
+        snapshot = decode_snapshot(data)
+    except (FormatError, UnsupportedError) as error:
+        raise decoding_error(error, ObjectKind.SNAPSHOT.path(snapshot_id)) from None
+    raise_first(check_snapshot_id(snapshot, snapshot_id))
+    raise_first(check_node_kinds(snapshot))
+    raise_first(check_manifest_repeats(snapshot))
+    raise_first(check_manifest_use(snapshot))
+    return snapshot
+
+
+def check_root_v1(snapshot: Snapshot) -> None:
+    raise_first(check_parent_v1(snapshot))
+
+
+def merge_claims(
+    claims: dict[ManifestId, ManifestClaim], files: Iterable[ManifestFileInfo], snapshot: SnapshotId
+) -> None:
+    """Add the claims of one snapshot about its manifests to those of the others."""
+    for file in files:
+        claim = ManifestClaim.of(file)
+        raise_first(check_same_claim(claim, claims.setdefault(file.id, claim), snapshot))

@@ -1,0 +1,94 @@
+"""The table `objects`: what lies in the storage, whether the repository knows it or not."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from icectl.repository.layout import CONFIG_PATH
+from icectl.repository.ops_log import BACKUPS, REPO_PATH
+from icectl.repository.repository import Repository
+from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard
+from icectl.storage.sharded_listing import plan_listing_shards
+from icectl.tables.arrow import batches_of
+from icectl.tables.partitions import Work
+from icectl.tables.schemas import SCHEMAS
+from icectl.tables.scope import Conditions, Scope, admits
+
+OTHER = "other"
+ROOT_KINDS = {REPO_PATH: "repo", CONFIG_PATH: "config"}
+# The text of 12 bytes ends in 4 bits of zero, that of 16 bytes in 2.
+_ID = re.compile("[0-9A-HJKMNP-TV-Z]{19}[0G]|[0-9A-HJKMNP-TV-Z]{25}[048CGMRW]")
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    directory: str
+    kind: str | None
+    """None in the root, where each file has its own."""
+    names: ListingShard = WHOLE_DIRECTORY
+
+
+def plan(repository: Repository, _scope: Scope, conditions: Conditions) -> list[Work]:
+    kinds = _directories(repository)
+    shards = [
+        Shard(directory, kind, names)
+        for directory, kind in kinds.items()
+        if admits(conditions, "kind", kind)
+        for names in (
+            plan_listing_shards(repository.storage.listing_shards())
+            if kind == "chunk"
+            else (WHOLE_DIRECTORY,)
+        )
+    ]
+    work = [Work((shard,)) for shard in shards]
+    if any(admits(conditions, "kind", kind) for kind in (*ROOT_KINDS.values(), OTHER)):
+        work.append(Work(tuple(Shard("", None, names) for names in _beside(sorted(kinds)))))
+    return work
+
+
+def _directories(repository: Repository) -> dict[str, str]:
+    layout = repository.layout
+    kinds = {
+        layout.refs: "ref",
+        layout.snapshots: "snapshot",
+        layout.manifests: "manifest",
+        layout.chunks: "chunk",
+        BACKUPS: "backup",
+    }
+    if layout.transactions is not None:
+        kinds[layout.transactions] = "transaction_log"
+    if layout.attributes is not None:
+        kinds[layout.attributes] = "attributes"
+    return kinds
+
+
+def _beside(directories: list[str]) -> Iterator[ListingShard]:
+    """The ranges of names in the root that are in none of the directories."""
+    after = ""
+    for directory in directories:
+        yield ListingShard(after, f"{directory}/")
+        after = directory + chr(ord("/") + 1)
+    yield ListingShard(after)
+
+
+def read(
+    repository: Repository, items: Sequence[Shard], columns: Sequence[str], _conditions: Conditions
+) -> Iterator[Any]:
+    return batches_of(SCHEMAS["objects"], columns, _rows(repository, items))
+
+
+def _rows(repository: Repository, shards: Sequence[Shard]) -> Iterator[dict[str, Any]]:
+    for shard in shards:
+        start = len(shard.directory) + 1
+        for info in repository.storage.list(shard.directory, shard=shard.names):
+            name = info.path[start:]
+            yield {
+                "kind": shard.kind or ROOT_KINDS.get(info.path, OTHER),
+                "id": name if shard.kind and _ID.fullmatch(name) else None,
+                "path": info.path,
+                "size_bytes": info.size,
+                "created_at": info.created_at,
+            }

@@ -1,0 +1,105 @@
+"""One table of one repository: planned once, read partition by partition, anywhere.
+
+A scan and its partitions are picklable and hold no data of the table, no connection and no
+credentials: those come from the environment of whoever reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+
+from icectl.errors import UsageError
+from icectl.pipeline.read_ahead import read_ahead
+from icectl.repository.open import open_repository
+from icectl.repository.repository import Repository
+from icectl.storage.contract import Storage
+from icectl.tables import changes, chunk_refs, content, history, objects
+from icectl.tables.arrow import batches_of
+from icectl.tables.names import check_table
+from icectl.tables.partitions import Work
+from icectl.tables.schemas import SCHEMAS
+from icectl.tables.scope import Conditions, Scope
+
+Planner = Callable[[Repository, Scope, Conditions], list[Work]]
+Reader = Callable[[Repository, Sequence[Any], Sequence[str], Conditions], Iterator[Any]]
+Rows = Callable[[Repository, Scope, Conditions], Iterator[dict[str, Any]]]
+
+PARTITIONED: Mapping[str, tuple[Planner, Reader]] = {
+    "nodes": (content.plan, content.read_nodes),
+    "manifests": (content.plan, content.read_manifests),
+    "chunk_refs": (chunk_refs.plan, chunk_refs.read),
+    "changes": (changes.plan, changes.read),
+    "objects": (objects.plan, objects.read),
+}
+WHOLE: Mapping[str, Rows] = {
+    "refs": history.refs_rows,
+    "snapshots": history.snapshots_rows,
+    "ops_log": history.ops_log_rows,
+}
+PARTITIONS_AHEAD = 2
+USUAL_SCOPE = Scope()
+
+
+@dataclass(frozen=True, slots=True)
+class Partition:
+    work: Work
+    repository: Repository | None
+    """Where the files are, without refs and history; None where the reader opens it anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableScan:
+    storage: Storage
+    table: str
+    scope: Scope = USUAL_SCOPE
+    columns: tuple[str, ...] = ()
+    """None given: all of them."""
+    conditions: Conditions = ()
+
+    def __post_init__(self) -> None:
+        check_table(self.table)
+        for name in self.columns:
+            if name not in SCHEMAS[self.table].names:
+                raise UsageError(
+                    f"the table {self.table} has no column {name!r}",
+                    hint=f"its columns are {', '.join(SCHEMAS[self.table].names)}",
+                )
+
+    @property
+    def schema(self) -> Any:
+        whole = SCHEMAS[self.table]
+        return pa.schema([whole.field(name) for name in self.columns]) if self.columns else whole
+
+    def plan(self) -> list[Partition]:
+        repository = open_repository(self.storage)
+        if self.table in WHOLE:
+            return [Partition(Work(()), None)]
+        plan, _ = PARTITIONED[self.table]
+        # The repo info file can be large; it stays with the planner.
+        files = replace(repository, info=None, branch_tips={}, tag_targets={}, _read_infos={})
+        return [Partition(work, files) for work in plan(repository, self.scope, self.conditions)]
+
+    def read(self, partition: Partition) -> Iterator[Any]:
+        """The rows of one partition as Arrow record batches of `schema`."""
+        names = tuple(self.schema.names)
+        if partition.repository is None:
+            repository = open_repository(self.storage)
+            rows = WHOLE[self.table](repository, self.scope, self.conditions)
+            return batches_of(SCHEMAS[self.table], names, rows)
+        _, read = PARTITIONED[self.table]
+        return read(partition.repository, partition.work.items, names, self.conditions)
+
+
+def read_table(scan: TableScan, partitions: Sequence[Partition] | None = None) -> Iterator[Any]:
+    """Every batch of the table in this process, partitions in their order, some ahead."""
+    planned = scan.plan() if partitions is None else partitions
+
+    def read_whole(partition: Partition) -> list[Any]:
+        return list(scan.read(partition))
+
+    for _, batches in read_ahead(read_whole, planned, ahead=PARTITIONS_AHEAD):
+        yield from batches

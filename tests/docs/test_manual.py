@@ -1,0 +1,139 @@
+"""The hand-written parts of the man pages agree with the program."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.checks.rules import RULES
+from icectl.cli.app import COMMANDS
+from icectl.cli.man_pages import MANUAL
+from icectl.format.repo import decode_repo, encode_repo
+from icectl.storage.open import STORAGE_OPTIONS
+from icectl.tables.names import TABLES
+from tests.docs.conftest import Icectl
+
+
+def read(page: str) -> str:
+    return (MANUAL / f"{page}.md").read_text(encoding="utf-8")
+
+
+def test_every_rule_is_inserted_once() -> None:
+    prefixes = re.findall(r"\{\{rules (\w+)\}\}", read("icectl-rules.7"))
+    for code in RULES:
+        assert sum(code.startswith(prefix) for prefix in prefixes) == 1, code
+
+
+def test_every_table_has_its_columns() -> None:
+    page = read("icectl-tables.7")
+    assert re.findall(r"^### (\w+)$", page, re.MULTILINE) == list(TABLES)
+    assert re.findall(r"\{\{columns (\w+)\}\}", page) == list(TABLES)
+
+
+def test_every_storage_option_is_described() -> None:
+    section = read("icectl-config.5").partition("## STORAGE OPTIONS")[2].partition("\n## ")[0]
+    described = re.findall(r"^`(\w+)`\n: ", section, re.MULTILINE)
+    assert described == [key for kind in ("s3", "gs", "file") for key in STORAGE_OPTIONS[kind]]
+
+
+# ── JSON ─────────────────────────────────────────────────────────────────────────────────
+
+CALLS = {
+    "init": "init new",
+    "log": "log --stat",
+    "show": "show main~5",
+    "ls": "ls main /ocean",
+    "diff": "diff main~6 main --chunks",
+    "branch list": "branch list",
+    "branch create": "branch create other",
+    "tag list": "tag list",
+    "tag create": "tag create other",
+    "ops-log": "ops-log",
+    "status show": "status",
+    "config get": "config get",
+    "config set": "config set compression.level 3",
+    "metadata get": "metadata get",
+    "metadata unset": "metadata unset owner",
+    "flags list": "flags list",
+    "flags set": "flags set delete_tag off",
+    "expire": "expire --keep-last 2 --dry-run",
+    "gc": "gc --older-than 7d --dry-run",
+    "validate": "validate --level chunks",
+    "repair": "repair --dry-run",
+    "stats": "stats --by branches --by tags --by snapshots --older-than 7d",
+    "export": "export refs --to tables --format csv",
+    "inspect-file": "inspect-file repo",
+    "remote add": "remote add other .",
+    "remote list": "remote list",
+    "doctor": "doctor",
+    "demo": "demo another --writer icectl",
+}
+"""A call for the first command of each entry of the page; `sql` would start Spark."""
+
+BEFORE = {"metadata unset": "metadata set owner 1", "remote list": "remote add other ."}
+"""Calls that give a command something to print."""
+
+DAMAGED = ("validate", "repair")
+"""Commands with keys that only a damaged repository shows."""
+
+
+def documented() -> dict[tuple[str, ...], set[str]]:
+    """The keys of each entry, by the commands that it is about."""
+    section = read("icectl-json.7").partition("## DOCUMENTS")[2].partition("\n## ")[0]
+    entries = re.findall(r"^(`[^\n]+`)\n: (.*?)\n\n", section + "\n", re.MULTILINE | re.DOTALL)
+    return {
+        tuple(re.findall(r"`([a-z -]+)`", terms)): set(re.findall(r"`([a-z_]+)`", keys))
+        for terms, keys in entries
+    }
+
+
+def keys_of(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from value
+        for inner in value.values():
+            yield from keys_of(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from keys_of(inner)
+
+
+def put_into_the_future(repository: Path) -> None:
+    info = decode_repo((repository / "repo").read_bytes())
+    newest, *older = info.latest_updates
+    updates = (replace(newest, updated_at=2**51), *older)
+    (repository / "repo").write_bytes(encode_repo(replace(info, latest_updates=updates)))
+
+
+def test_the_documents_of_all_commands_are_described() -> None:
+    described = [name for names in documented() for name in names]
+    assert sorted(described) == sorted(command.name for command in COMMANDS)
+    assert {names[0] for names in documented()} - CALLS.keys() == {"sql"}
+
+
+@pytest.mark.parametrize("command", CALLS)
+def test_documents_are_as_described(command: str, icectl: Icectl, demo: Path) -> None:
+    if command in ("gc", "expire"):
+        (demo / "manifests" / "MANIFESTTHATNOBODY00").write_bytes(b"")
+    if command in DAMAGED:
+        put_into_the_future(demo)
+
+    def run(line: str) -> dict[str, Any]:
+        done = icectl(*line.split(), "--json", ICECTL_REPO=str(demo), PATH="/usr/bin:/bin")
+        assert done.stdout, done.stderr
+        return json.loads(done.stdout)
+
+    if command in BEFORE:
+        run(BEFORE[command])
+    printed = run(CALLS[command])
+    if command == "validate":
+        printed |= run("validate --explain ICE0001")
+    (keys,) = (keys for names, keys in documented().items() if names[0] == command)
+    others = {name for names in documented() for name in names}  # "as in `log`"
+    assert keys - set(keys_of(printed)) - others == set(), "described, but not printed"
+    assert printed.keys() - keys == set(), "printed, but not described"

@@ -1,0 +1,446 @@
+"""A repo file that decodes well and is wrong: what no operation released stops the run."""
+
+from __future__ import annotations
+
+import datetime
+import random
+import shutil
+from collections.abc import Callable
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import zstandard
+
+from icectl.errors import FormatError, IcectlError
+from icectl.format.envelope import decode_envelope
+from icectl.format.repo import encode_repo
+from icectl.model.ids import SnapshotId
+from icectl.model.repo import Ref, RepoInfo
+from icectl.ops.gc.run import GcOptions, plan_run
+from icectl.pipeline.objects import ObjectKind
+from icectl.repository import past
+from icectl.repository.history import State, state_of
+from icectl.repository.ops_log import read_repo
+from icectl.storage.local import LocalStorage
+from tests.gc.repositories import (
+    age_all,
+    collect,
+    files,
+    ic_random_name,
+    live,
+    messy_repository,
+    now,
+    random_repository,
+)
+from tests.gc.test_bit_flips import planned_paths
+from tests.official import built, copied, ic, open_official
+from tests.official.histories import commit, create
+
+
+def bend_parent(info: RepoInfo) -> RepoInfo:
+    """The tip of main skips its parent."""
+    by_id = {snapshot.id: snapshot for snapshot in info.snapshots}
+    tip = next(ref.snapshot_id for ref in info.branches if ref.name == "main")
+    parent = by_id[tip].parent_id
+    assert parent is not None
+    other = next(ref for ref in info.branches if ref.name == "other")
+    bent = {tip: by_id[parent].parent_id, other.snapshot_id: by_id[parent].parent_id}
+    return replace(
+        info,
+        snapshots=tuple(
+            replace(snapshot, parent_id=bent.get(snapshot.id, snapshot.parent_id))
+            for snapshot in info.snapshots
+        ),
+    )
+
+
+def move_branch_back(info: RepoInfo, name: str = "other") -> RepoInfo:
+    by_id = {snapshot.id: snapshot for snapshot in info.snapshots}
+    branches = []
+    for ref in info.branches:
+        parent = by_id[ref.snapshot_id].parent_id
+        assert parent is not None
+        branches.append(replace(ref, snapshot_id=parent) if ref.name == name else ref)
+    return replace(info, branches=tuple(branches))
+
+
+def lose_branch(info: RepoInfo) -> RepoInfo:
+    return replace(info, branches=tuple(ref for ref in info.branches if ref.name != "other"))
+
+
+def forget_pruned_logs(info: RepoInfo) -> RepoInfo:
+    assert any(snapshot.pruned_ancestor_tx_logs for snapshot in info.snapshots)
+    return replace(
+        info,
+        snapshots=tuple(
+            replace(snapshot, pruned_ancestor_tx_logs=None) for snapshot in info.snapshots
+        ),
+    )
+
+
+@pytest.mark.parametrize("later", [False, True], ids=["newest", "writers went on"])
+@pytest.mark.parametrize("damage", [bend_parent, move_branch_back, lose_branch, forget_pruned_logs])
+def test_unexplained_release(
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    damage: Callable[[RepoInfo], RepoInfo],
+    later: bool,
+) -> None:
+    mine = copied(built(tmp_path_factory, messy_repository, 2), tmp_path / "repo")
+    info = read_repo(LocalStorage(mine))
+    (mine / "repo").write_bytes(encode_repo(damage(info)))
+    if later:
+        repo = open_official(mine)
+        for number in range(2):
+            with commit(repo, f"after the damage {number}") as root:
+                root.attrs["number"] = number
+        repo.create_branch("gone", repo.lookup_branch("main"))
+        repo.delete_branch("gone")
+    before = files(mine)
+    with pytest.raises(FormatError, match=r"no operation|does not explain") as caught:
+        collect(mine)
+    assert caught.value.exit_code == 13
+    assert files(mine) == before
+
+
+def test_lost_backup_stops_unless_it_is_known(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    mine = copied(built(tmp_path_factory, messy_repository, 2), tmp_path / "repo")
+    *backups, _ = sorted((mine / "overwritten").iterdir())
+    for path in backups:
+        path.unlink()
+    with pytest.raises(FormatError, match="backup is needed"):
+        collect(mine)
+    names = frozenset(f"overwritten/{path.name}" for path in backups)
+    _, deleted = collect(mine, known_missing=names)
+    assert sum(deleted.count.values()) > 0
+
+
+@pytest.mark.parametrize(
+    "options", [{"delete_expired_branches": True}, {"delete_expired_tags": True}]
+)
+def test_expiration_deletes_a_ref_and_another_one_keeps_its_snapshot(
+    tmp_path: Path, options: dict[str, bool]
+) -> None:
+    repo = create(tmp_path / "repo", 2)
+    repo.create_branch("side", repo.lookup_branch("main"))
+    for number in range(3):
+        with commit(repo, f"old {number}", branch="side") as root:
+            root.attrs["number"] = number
+    repo.create_tag("release", repo.lookup_branch("side"))
+    for number in range(2):
+        with commit(repo, f"new {number}") as root:
+            root.attrs["number"] = number
+    tip = repo.lookup_snapshot(repo.lookup_branch("main"))
+    assert repo.expire_snapshots(tip.written_at, **options)
+    assert len(repo.list_branches() | repo.list_tags()) == 2
+    before = live(tmp_path / "repo")
+    _, deleted = collect(tmp_path / "repo")
+    assert deleted.count[ObjectKind.SNAPSHOT] > 0
+    assert live(tmp_path / "repo") == before
+
+
+WEEK = 7 * 86400 * 1_000_000
+
+
+def truncate(where: Path) -> None:
+    """Cut the ops log a week ago."""
+    old = now() - WEEK
+    collect(where, old, backups_older_than=old, truncate_ops_log=True)
+
+
+def test_expiration_after_the_log_was_cut(tmp_path: Path) -> None:
+    """It released what was committed before the log begins."""
+    repo = create(tmp_path / "repo")
+    for number in range(5):
+        with commit(repo, f"old {number}") as root:
+            root.attrs["number"] = number
+    age_all(tmp_path / "repo", 40 * 86400)
+    with commit(repo, "young") as root:
+        root.attrs["number"] = 9
+    truncate(tmp_path / "repo")
+    repo = open_official(tmp_path / "repo")
+    cutoff = repo.lookup_snapshot(repo.lookup_branch("main")).written_at
+    assert len(repo.expire_snapshots(cutoff)) == 5
+    before = live(tmp_path / "repo")
+    _, deleted = collect(tmp_path / "repo")
+    assert deleted.count[ObjectKind.SNAPSHOT] == 5
+    assert live(tmp_path / "repo") == before
+
+
+@pytest.mark.parametrize("updates", range(1, 9))
+def test_a_log_that_overflows_after_it_was_cut(tmp_path: Path, updates: int) -> None:
+    """The copies from before the cut name others that were cleared."""
+    where = tmp_path / "repo"
+    repo = create(where, num_updates_per_repo_info_file=5)
+    for number in range(8):
+        with commit(repo, f"old {number}") as root:
+            root.attrs["number"] = number
+    age_all(where, 40 * 86400)
+    repo = open_official(where)
+    for number in range(2):
+        with commit(repo, f"young {number}") as root:
+            root.attrs["number"] = number
+    truncate(where)
+    repo = open_official(where)
+    for number in range(updates):
+        with commit(repo, f"new {number}") as root:
+            root.attrs["number"] = number
+    repo.reset_branch("main", list(repo.ancestry(branch="main"))[1].id)
+    with commit(repo, "newest") as root:
+        root.attrs["number"] = -1
+    before = live(where)
+    damaged = copied(where, tmp_path / "damaged")
+    _, deleted = collect(where)
+    assert deleted.count[ObjectKind.SNAPSHOT] == 1
+    assert live(where) == before
+    # What is hidden by damage is found all the same.
+    info = read_repo(LocalStorage(damaged))
+    (damaged / "repo").write_bytes(encode_repo(move_branch_back(info, "main")))
+    with pytest.raises(FormatError, match=r"no operation|does not explain"):
+        collect(damaged)
+
+
+def release_many(repo: ic.Repository, way: str, number: int) -> None:
+    """So many snapshots more that nothing leads to."""
+    with commit(repo, "kept") as root:
+        root.attrs["number"] = -1
+    tip = repo.lookup_branch("main")
+    for count in range(number):
+        if way == "delete":
+            repo.create_branch(f"side-{count}", tip)
+        branch = f"side-{count}" if way == "delete" else "main"
+        with commit(repo, f"{way} {count}", branch=branch, amend=way == "amend") as root:
+            root.attrs["number"] = count
+        if way == "delete":
+            repo.delete_branch(branch)
+        if way == "reset":
+            repo.reset_branch("main", tip)
+
+
+@pytest.mark.parametrize("way", ["amend", "delete", "reset"])
+def test_many_releases_are_explained_by_few_states(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """Reading the states around each would take the square of their number."""
+    where = tmp_path / "repo"
+    repo = create(where)
+    release_many(repo, way, 20)
+    repo.expire_snapshots(datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC))
+    release_many(repo, way, 20)
+    before = live(where)
+    read: list[RepoInfo] = []
+
+    def counted(info: RepoInfo) -> State:
+        read.append(info)
+        return state_of(info)
+
+    monkeypatch.setattr(past, "state_of", counted)
+    _, deleted = collect(where)
+    assert deleted.count[ObjectKind.SNAPSHOT] == 40
+    assert len(read) < 10
+    assert live(where) == before
+
+
+def take_back(repo: ic.Repository, way: str, snapshot_id: str) -> None:
+    """Let the ref `rescued` lead to the snapshot."""
+    if way == "tag":
+        repo.create_tag("rescued", snapshot_id)
+    elif way == "branch":
+        repo.create_branch("rescued", snapshot_id)
+    else:
+        repo.create_branch("rescued", repo.lookup_branch("main"))
+        repo.reset_branch("rescued", snapshot_id)
+
+
+def rescued_repository(where: Path, way: str, later: int) -> None:
+    """Commits that a reset let go and a ref took back; then some operations more."""
+    repo = create(where)
+    for number in range(4):
+        with commit(repo, f"{number}") as root:
+            root.attrs["number"] = number
+    tip, kept = (list(repo.ancestry(branch="main"))[row].id for row in (0, 2))
+    repo.reset_branch("main", kept)
+    with commit(repo, "other") as root:
+        root.attrs["number"] = -1
+    take_back(repo, way, tip)
+    for number in range(later):
+        with commit(repo, f"later {number}") as root:
+            root.attrs["number"] = number
+
+
+WAYS = pytest.mark.parametrize("way", ["branch", "tag", "reset"])
+
+
+@WAYS
+@pytest.mark.parametrize("carried", [False, True], ids=["newest", "writers went on"])
+def test_a_ref_that_took_snapshots_back_is_bent(tmp_path: Path, way: str, carried: bool) -> None:
+    """The reset explains why they were let go, but not why they are again."""
+    where = tmp_path / "repo"
+    rescued_repository(where, way, later=2)
+    info = read_repo(LocalStorage(where))
+    main = next(ref.snapshot_id for ref in info.branches if ref.name == "main")
+
+    def bend(refs: tuple[Ref, ...]) -> tuple[Ref, ...]:
+        return tuple(
+            replace(ref, snapshot_id=main) if ref.name == "rescued" else ref for ref in refs
+        )
+
+    bent = replace(info, branches=bend(info.branches), tags=bend(info.tags))
+    (where / "repo").write_bytes(encode_repo(bent))
+    if carried:
+        for number in range(2):
+            with commit(open_official(where), f"after the damage {number}") as root:
+                root.attrs["number"] = number
+    before = files(where)
+    with pytest.raises(FormatError, match=r"no operation|does not explain"):
+        collect(where)
+    assert files(where) == before
+
+
+def check_every_bit(where: Path, stride: int) -> None:
+    """Of `repo`: whatever is planned, nothing that is needed is."""
+    live_files = files(where) - planned_paths(plan_run(LocalStorage(where), GcOptions(now())).plan)
+    data = (where / "repo").read_bytes()
+    for bit in range(0, 8 * len(data), stride):
+        flipped = bytearray(data)
+        flipped[bit // 8] ^= 1 << bit % 8
+        (where / "repo").write_bytes(flipped)
+        try:
+            planned = planned_paths(plan_run(LocalStorage(where), GcOptions(now())).plan)
+        except IcectlError:
+            continue
+        assert not planned & live_files, f"bit {bit}"
+
+
+@WAYS
+@pytest.mark.parametrize("later", [0, 3])
+def test_some_bits_of_repo(tmp_path: Path, way: str, later: int) -> None:
+    """Where a ref points since the last operation is stored once: only its packing proves it."""
+    rescued_repository(tmp_path / "repo", way, later)
+    check_every_bit(tmp_path / "repo", 61)
+
+
+@pytest.mark.slow
+@WAYS
+@pytest.mark.parametrize("later", [0, 3])
+def test_every_bit_of_repo(tmp_path: Path, way: str, later: int) -> None:
+    rescued_repository(tmp_path / "repo", way, later)
+    check_every_bit(tmp_path / "repo", 1)
+
+
+@WAYS
+def test_the_last_operation_is_told_by_one_file(tmp_path: Path, way: str) -> None:
+    """Unless it is packed as no writer packs, it is believed; and any change confirms it."""
+    where = tmp_path / "repo"
+    rescued_repository(where, way, later=0)
+    before, there = live(where), files(where)
+    data = (where / "repo").read_bytes()
+    payload = decode_envelope(data).payload
+    odd = zstandard.ZstdCompressor(write_checksum=True)
+    (where / "repo").write_bytes(data[:39] + odd.compress(payload))
+    snapshots = where / "snapshots"
+    shutil.copy(next(snapshots.iterdir()), snapshots / ic_random_name())
+    with pytest.raises(FormatError, match="not compressed as its backups are"):
+        collect(where)
+    open_official(where).create_tag("confirmed", open_official(where).lookup_branch("main"))
+    collect(where)
+    assert files(where) == there
+    assert live(where)["snapshots"] == before["snapshots"]
+
+
+@pytest.mark.parametrize("parent", [None, -1], ids=["no parent", "a circle"])
+def test_bent_ancestry_of_a_repository_without_copies(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, parent: int | None
+) -> None:
+    """As a migration leaves it."""
+    where = copied(built(tmp_path_factory, messy_repository, 2), tmp_path / "repo")
+    info = read_repo(LocalStorage(where))
+    parents = {one.id: one.parent_id for one in info.snapshots}
+    line = [next(ref.snapshot_id for ref in info.branches if ref.name == "main")]
+    while (next_id := parents[line[-1]]) is not None:
+        line.append(next_id)
+    bent = {line[-2]: None if parent is None else line[0]}
+    snapshots = tuple(
+        replace(one, parent_id=bent.get(one.id, one.parent_id)) for one in info.snapshots
+    )
+    (where / "repo").write_bytes(encode_repo(replace(info, snapshots=snapshots)))
+    with pytest.raises(FormatError) as caught:
+        collect(where)
+    assert caught.value.code == ("ICE0009" if parent is None else "ICE0006")
+
+
+def damage_by_chance(info: RepoInfo, chance: random.Random) -> RepoInfo:
+    """Another state that decodes as well: a ref, a parent or an entry of the ops log is wrong."""
+    ids = [snapshot.id for snapshot in info.snapshots]
+
+    def changed(items: tuple[Any, ...], change: Callable[[Any], Any]) -> tuple[Any, ...]:
+        if not items:
+            return items
+        row = chance.randrange(len(items))
+        return (*items[:row], *change(items[row]), *items[row + 1 :])
+
+    def elsewhere(record: Any) -> Any:
+        """With one of its ids, or none, replaced."""
+        names = [f.name for f in fields(record) if isinstance(getattr(record, f.name), SnapshotId)]
+        return replace(record, **{chance.choice(names): chance.choice(ids)}) if names else record
+
+    match chance.randrange(6):
+        case 0:
+            return replace(info, branches=changed(info.branches, lambda ref: (elsewhere(ref),)))
+        case 1:
+            return replace(info, branches=changed(info.branches, lambda ref: ()))
+        case 2:
+            return replace(info, tags=changed(info.tags, lambda ref: (elsewhere(ref),)))
+        case 3:
+            return replace(
+                info,
+                snapshots=changed(
+                    info.snapshots, lambda one: (replace(one, parent_id=chance.choice(ids)),)
+                ),
+            )
+        case 4:
+            return replace(info, latest_updates=changed(info.latest_updates, lambda one: ()))
+        case _:
+            return replace(
+                info,
+                latest_updates=changed(
+                    info.latest_updates,
+                    lambda one: (replace(one, update_type=elsewhere(one.update_type)),),
+                ),
+            )
+
+
+def decide(where: Path) -> set[str] | str:
+    try:
+        return planned_paths(plan_run(LocalStorage(where), GcOptions(now())).plan)
+    except FormatError as error:
+        return type(error).__name__
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2, 3])
+def test_a_run_of_operations_is_judged_like_each_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int | None
+) -> None:
+    where = tmp_path / "repo"
+    if seed is None:
+        messy_repository(where)
+    else:
+        random_repository(where, 6000 + seed, 40, 2)
+    info = read_repo(LocalStorage(where))
+    chance = random.Random(seed)
+    refused = planned = 0
+    for number in range(60):
+        (where / "repo").write_bytes(
+            encode_repo(damage_by_chance(info, chance) if number else info)
+        )
+        at_once = decide(where)
+        with monkeypatch.context() as closely:
+            closely.setattr(past.PastStates, "end_of_run", lambda log, start: start)
+            assert decide(where) == at_once
+        refused += isinstance(at_once, str)
+        planned += isinstance(at_once, set)
+    assert refused and planned
