@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,11 @@ settings.register_profile(
     "icectl", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
 )
 settings.load_profile("icectl")
+
+# The size and kind of the terminal that the tests were started from must not matter.
+os.environ["TERM"] = "xterm-256color"
+for _name in ("COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
 
 pytest_plugins = ["tests.servers.fixtures"]
 

@@ -118,7 +118,7 @@ class MemoryStorage(Storage):
             if (found.version if found else None) != expected:
                 raise PreconditionFailedError(path)
             version = Version(str(next(_generations)))
-            self._objects[path] = _Object(bytes(data), version, self.read_clock())
+            self._objects[path] = _Object(bytes(data), version, _creation_time(self.read_clock()))
         return version
 
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
@@ -132,3 +132,8 @@ class MemoryStorage(Storage):
 
     def read_clock(self) -> int:
         return time.time_ns() // 1000
+
+
+def _creation_time(clock: int) -> int:
+    """Avoid whole seconds, which readers take for the rounded times of a coarse clock."""
+    return clock if clock % 1_000_000 else clock + 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -55,11 +56,22 @@ class Terminal:
         os.write(self._master, text.encode())
 
     def read_until(self, text: str, seconds: float = 30) -> str:
-        """Everything shown so far, once `text` is in it."""
+        """Everything shown so far, once `text` is in it, however its lines are wrapped."""
         deadline = time.monotonic() + seconds
-        while text not in self.seen:
+        while text not in " ".join(self.seen.split()):
             assert self._read(deadline), f"{text!r} did not come: {self.seen!r}"
         return self.seen
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C until the program ends, as a person would.
+
+        A signal that arrives just before `input()` waits for a key is handled after that key.
+        """
+        for _ in range(30):
+            self.send("\x03")
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(1)
+                return
 
     def finish(self, seconds: float = 30) -> tuple[str, int]:
         deadline = time.monotonic() + seconds

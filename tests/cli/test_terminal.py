@@ -106,7 +106,7 @@ def test_a_terminal_is_asked(environ: dict[str, str], answer: str, code: int) ->
 def test_ctrl_c_at_the_question(environ: dict[str, str]) -> None:
     with on_terminal(environ, "destroy") as terminal:
         terminal.read_until("(n)")
-        terminal.send("\x03")
+        terminal.interrupt()
         text, code = terminal.finish()
     assert code == 130
     assert "destroyed" not in text
