@@ -43,7 +43,7 @@ ALL_KINDS = frozenset(ObjectKind)
 
 @pytest.fixture(scope="module")
 def engine(spark: Any) -> Any:
-    from icectl.spark.gc_engine import SparkEngine
+    from icectl.spark.engine import SparkEngine
 
     return SparkEngine(spark)
 
@@ -393,7 +393,7 @@ def test_the_time_is_up_and_no_executor_answers(
     """The driver ends the job of deletes itself; what they did by then, nobody tells."""
     mine = copied(messy, tmp_path / "repo")
     before = live(mine)
-    monkeypatch.setattr("icectl.spark.gc_garbage.GRACE_SECONDS", -3600)
+    monkeypatch.setattr("icectl.spark.garbage.GRACE_SECONDS", -3600)
     progress = Progress(deadline=time.monotonic() + 3600)
     options = GcOptions(now(), **on_spark)
     _, deleted = collect_garbage(Slow(mine), options, lambda run: None, progress)
@@ -412,11 +412,11 @@ def sleep_long(batches: Any) -> Any:
 
 
 def raise_and_sleep(batches: Any) -> Any:
-    for batch in batches:
-        if batch.num_rows > 1:
-            raise ValueError
-        time.sleep(120)
-        yield batch
+    if not isinstance(batches, list):
+        raise ValueError
+    # The search for the failure, which has one row at a time.
+    time.sleep(120)
+    yield from batches
 
 
 @pytest.mark.parametrize(
@@ -425,14 +425,15 @@ def raise_and_sleep(batches: Any) -> Any:
         lambda garbage: garbage.within(id_set([bytes(12)])),
         lambda garbage: garbage.without(id_set([bytes(12)])),
         lambda garbage: [*garbage.parts()],
+        lambda garbage: garbage.first(3),
         lambda garbage: garbage.largest(3),
         lambda garbage: garbage.count_ages(now(), [1, 2]),
     ],
-    ids=["within", "without", "parts", "largest", "count_ages"],
+    ids=["within", "without", "parts", "first", "largest", "count_ages"],
 )
 def test_every_question_about_garbage_ends_in_time(spark: Any, question: Any) -> None:
-    from icectl.spark.gc_garbage import SparkGarbage
-    from icectl.spark.gc_jobs import map_in_arrow
+    from icectl.spark.garbage import SparkGarbage
+    from icectl.spark.jobs import map_in_arrow
 
     schema = "high bigint, low bigint, size bigint, created_at bigint"
     rows = spark.createDataFrame([(1, 2, 3, 4)], schema)
@@ -447,10 +448,9 @@ def test_every_question_about_garbage_ends_in_time(spark: Any, question: Any) ->
 
 def test_the_search_for_a_failure_ends_in_time(spark: Any) -> None:
     """Each row is worked on again to learn which of them failed."""
-    from icectl.spark.gc_jobs import Source, run_job
+    from icectl.spark.jobs import Source, run_job
 
-    rows = spark.createDataFrame([(1,), (2,)], "number bigint").coalesce(1)
-    source = Source(rows, raise_and_sleep, "number bigint")
+    source = Source(spark, [1, 2], raise_and_sleep, "value binary")
     started = time.monotonic()
     with pytest.raises(OutOfTimeError):
         progress = Progress(deadline=started + 8)

@@ -16,7 +16,7 @@ from icectl.cli.main import run
 from icectl.errors import FormatError
 from icectl.model.ids import ChunkId
 from icectl.ops.gc.run import GcOptions, collect_garbage
-from icectl.spark.gc_engine import SparkEngine
+from icectl.spark.engine import SparkEngine
 from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
 from icectl.storage.sharded_listing import SMALL_DIRECTORY, plan_shards_of

@@ -18,7 +18,7 @@ from icectl.ops.stats.result import StatsResult
 from icectl.ops.stats.run import StatsOptions, measure
 from icectl.ops.validate.result import ValidateResult
 from icectl.ops.validate.run import ValidateOptions, validate
-from icectl.ops.validate.sampling import Sample
+from icectl.pipeline.sampling import Sample
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
 from tests.compat.test_without_identifier import strip_identifiers
@@ -51,9 +51,9 @@ def messy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def measure_on_spark(spark: Any, where: Path, options: StatsOptions) -> StatsResult:
-    from icectl.spark.stats import SparkStatsEngine
+    from icectl.spark.engine import SparkEngine
 
-    options = replace(options, choose_engine=lambda num_chunk_refs: SparkStatsEngine(spark))
+    options = replace(options, choose_engine=lambda num_chunk_refs: SparkEngine(spark))
     return measure(open_repository(LocalStorage(where)), options)
 
 
@@ -94,9 +94,9 @@ def test_stats_name_the_manifest_that_is_damaged(spark: Any, messy: Path, tmp_pa
 def validate_on_spark(
     spark: Any, where: Path, options: ValidateOptions
 ) -> tuple[ValidateResult, list[str]]:
-    from icectl.spark.validate import SparkValidateEngine
+    from icectl.spark.engine import SparkEngine
 
-    options = replace(options, choose_engine=lambda num_chunk_refs: SparkValidateEngine(spark))
+    options = replace(options, choose_engine=lambda num_chunk_refs: SparkEngine(spark))
     return validate(LocalStorage(where), options)
 
 

@@ -68,9 +68,9 @@ def check_equal_findings(
     spark: Any,  # noqa: F811
     options: ValidateOptions,
 ) -> ValidateResult:
-    from icectl.spark.validate import SparkValidateEngine
+    from icectl.spark.engine import SparkEngine
 
-    engine = SparkValidateEngine(spark)
+    engine = SparkEngine(spark)
     told, missing = validate(storage, replace(options, choose_engine=lambda _: engine))
     assert told.engine == "spark"
     expected, expected_missing = validate(storage, options)
@@ -80,10 +80,10 @@ def check_equal_findings(
 
 
 def check_equal_stats(storage: Storage, spark: Any, options: StatsOptions) -> None:  # noqa: F811
-    from icectl.spark.stats import SparkStatsEngine
+    from icectl.spark.engine import SparkEngine
 
     repository = open_repository(storage)
-    engine = SparkStatsEngine(spark)
+    engine = SparkEngine(spark)
     told = measure(repository, replace(options, choose_engine=lambda _: engine))
     assert told.engine == "spark"
     assert replace(told, engine="local") == measure(repository, options)

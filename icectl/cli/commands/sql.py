@@ -81,7 +81,7 @@ def sql(
     missing = missing_for_spark(options, os.environ)
     if missing is not None:
         raise UnsupportedError(f"icectl sql needs Spark: {missing.what}", hint=missing.hint)
-    from icectl.spark.failures import told_in_words
+    from icectl.spark.failures import translate_failures
     from icectl.spark.tables import RepositorySource, check_query, run_query
 
     # Checked before Java starts, because this finds most mistakes.
@@ -89,7 +89,7 @@ def sql(
     repository = context.open_repository()
     scope = resolve_scope(context, repository, ref, all_snapshots, as_of)
     source = RepositorySource(repository.storage.location, context.location.storage_options, scope)
-    with spark_session(options, os.environ) as spark, told_in_words():
+    with spark_session(options, os.environ) as spark, translate_failures():
         result, columns = run_query(spark, source, query, number)
     context.emit_list(
         "rows", _rows(result), partial(render_rows, columns), beside={"columns": columns}

@@ -103,8 +103,7 @@ def stats(
     With --engine spark, the executors read manifests and find distinct chunks. They need icectl
     and its libraries, and use their own credentials.
     """
-    from icectl.cli.engines import SparkChoice
-    from icectl.ops.stats.engine import Engine, LocalEngine
+    from icectl.cli.engines import EngineChoice
     from icectl.ops.stats.run import StatsOptions, measure
     from icectl.pipeline.progress import Progress
     from icectl.render.stats import make_stats_renderer, render_stats_csv
@@ -124,23 +123,14 @@ def stats(
     rules = _read_policy(context, older_than, policy)
     if rules is not None and ref is not None:
         raise UsageError("--older-than and --policy cannot be combined with a REF")
-    engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl stats")
-
-    def choose(num_chunk_refs: int) -> Engine:
-        session = engines.session(num_chunk_refs)
-        if session is None:
-            return LocalEngine()
-        from icectl.spark.stats import SparkStatsEngine
-
-        return SparkStatsEngine(session)
-
+    engines = EngineChoice(engine, spark_master, spark_remote, spark_conf, name="icectl stats")
     options = StatsOptions(
         ref=ref,
         by_branch="branches" in chosen,
         by_tag="tags" in chosen,
         by_snapshot="snapshots" in chosen,
         policy=rules,
-        choose_engine=choose,
+        choose_engine=engines.choose,
     )
     progress = Progress(lambda label, total, unit: context.progress(label, total, unit=unit))
     with engines:

@@ -25,8 +25,7 @@ from icectl.errors import UsageError
 
 if TYPE_CHECKING:
     from icectl.checks.rules import Level, Rule
-    from icectl.ops.validate.engine import Engine
-    from icectl.ops.validate.sampling import Sample
+    from icectl.pipeline.sampling import Sample
 
 EXAMPLES = {
     "validate": (
@@ -157,12 +156,13 @@ def validate(
     libraries, and use their own credentials.
     """
     from icectl.checks.rules import RULES, Level, Severity, find_rules
-    from icectl.cli.engines import SparkChoice
+    from icectl.cli.engines import EngineChoice
     from icectl.cli.sources import SourceOpener
     from icectl.ops.validate.baseline import read_baseline
     from icectl.ops.validate.result import limit_findings
     from icectl.ops.validate.run import ValidateOptions
     from icectl.ops.validate.run import validate as run_validation
+    from icectl.pipeline.local_engine import local_engine
     from icectl.pipeline.progress import Progress
     from icectl.render.json import render_jsonl
     from icectl.render.junit import render_junit
@@ -184,20 +184,9 @@ def validate(
         }
     )
     severity: Severity = "warning" if fail_on == "warning" else "error"
-    engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl validate")
+    engines = EngineChoice(engine, spark_master, spark_remote, spark_conf, name="icectl validate")
     if virtual and engines.is_asked_for:
         raise UsageError("--virtual cannot be combined with Spark")
-
-    def choose(num_chunk_refs: int) -> Engine:
-        session = None if virtual else engines.session(num_chunk_refs)
-        if session is None:
-            from icectl.ops.validate.engine import LocalEngine
-
-            return LocalEngine()
-        from icectl.spark.validate import SparkValidateEngine
-
-        return SparkValidateEngine(session)
-
     options = ValidateOptions(
         level=Level[level.upper()],
         refs=tuple(refs or ()),
@@ -210,7 +199,7 @@ def validate(
         now=context.now(),
         open_source=SourceOpener(context.location, context.environ) if virtual else None,
         allowed_sources=_parse_allowed(allow_source, virtual),
-        choose_engine=choose,
+        choose_engine=local_engine if virtual else engines.choose,
     )
     progress = Progress(lambda label, total, unit: context.progress(label, total, unit=unit))
     with engines:
@@ -244,8 +233,8 @@ def _parse_sample(sample: str | None, level: str, decode: bool) -> Sample | None
                 hint="add --level data, or omit them",
             )
         return None
-    from icectl.ops.validate.data import check_decoding_possible
-    from icectl.ops.validate.sampling import Sample
+    from icectl.checks.decoding import check_decoding_possible
+    from icectl.pipeline.sampling import Sample
 
     if decode:
         check_decoding_possible()
