@@ -181,14 +181,14 @@ def _check_sizes(storage: Storage, kind: ObjectKind, schema: RowSchema, rows: An
 
 def _outcome(schema: Any, what: str, count: int, columns: dict[str, Any]) -> Any:
     columns = {"what": pa.repeat(pa.scalar(what), count), **columns}
-    return pa.RecordBatch.from_pydict(
-        {
-            field.name: columns[field.name]
-            if field.name in columns
-            else pa.nulls(count, field.type)
-            for field in schema
-        }
-    )
+    arrays = [
+        pa.array(columns[field.name], field.type)
+        if field.name in columns
+        else pa.nulls(count, field.type)
+        for field in schema
+    ]
+    # With the schema, which says that some columns have no nulls: all batches need the same one.
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
 def delete(
