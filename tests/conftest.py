@@ -19,7 +19,7 @@ os.environ["TERM"] = "xterm-256color"
 for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
 
-pytest_plugins = ["tests.servers.fixtures"]
+pytest_plugins = ["tests.servers.fixtures", "tests.engines.fixtures"]
 
 
 @pytest.fixture(scope="session")

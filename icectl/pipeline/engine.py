@@ -158,7 +158,7 @@ class Engine(Protocol):
     def name(self) -> str: ...
 
     def map(self, work: Work, progress: Progress) -> Iterator[Any]:
-        """The notes of the function, in any order."""
+        """What the function yields, which must be notes only, in any order."""
 
     def scan(self, work: Work, progress: Progress, *, is_reused: bool = False) -> Scan:
         """The rows and notes of the function. `is_reused`: they are asked for more than once."""

@@ -24,18 +24,22 @@ _FIRST_BIT = np.uint64(1 << 63)
 _KEY = Column("uint64", "min")
 
 
+def is_flipped(column: Column) -> bool:
+    return column.type == "uint64" and column.reduce in ("min", "max")
+
+
 def to_signed(values: NDArray[Any], column: Column) -> NDArray[np.int64]:
     if column.type != "uint64":
         return values.astype(np.int64)
     bits = values.astype(np.uint64)
-    return (bits ^ _FIRST_BIT if column.reduce in ("min", "max") else bits).view(np.int64)
+    return (bits ^ _FIRST_BIT if is_flipped(column) else bits).view(np.int64)
 
 
 def from_signed(values: NDArray[np.int64], column: Column) -> NDArray[Any]:
     if column.type != "uint64":
         return values.astype(column.type)
     bits = values.view(np.uint64)
-    return bits ^ _FIRST_BIT if column.reduce in ("min", "max") else bits
+    return bits ^ _FIRST_BIT if is_flipped(column) else bits
 
 
 def id_columns_of(ids: IdSet) -> Columns:

@@ -35,7 +35,7 @@ from icectl.pipeline.objects import GarbageSet, ObjectKind
 from icectl.pipeline.progress import Progress
 from icectl.pipeline.units import split
 from icectl.spark import executors
-from icectl.spark.columns import RowSchema, batch_ids, from_signed
+from icectl.spark.columns import RowSchema, batch_ids, from_signed, is_flipped
 from icectl.spark.garbage import SparkGarbage, id_frame
 from icectl.spark.jobs import Source, map_in_arrow, run_job
 from icectl.spark.table_files import spark_schema, write_frame
@@ -258,7 +258,10 @@ class SparkScan:
         return notes, tables
 
     def total(self, table: str, column: str) -> int:
-        total = sql.coalesce(sql.sum(column), sql.lit(0))
+        values = sql.col(column)
+        if is_flipped(self.schema.values[column]):
+            values = values.bitwiseXOR(sql.lit(_SMALLEST))
+        total = sql.coalesce(sql.sum(values), sql.lit(0))
         rows = self._run(
             "adding up sizes", lambda: self.distinct(table).agg(total.alias("n")).collect()
         )
