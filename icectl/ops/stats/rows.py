@@ -60,22 +60,30 @@ def _virtual_rows(
         key = hash_text(f"{int(is_configured)}{prefix}")
         keys[number] = key
         containers[key] = prefix, is_configured
+    container_of = keys[numbers]
     none = np.zeros(len(locations), np.uint64)
-    yield Rows(FILES, {"high": locations, "low": none, "container": keys[numbers]})
+    yield Rows(FILES, {"high": locations, "low": none, "container": container_of.copy()})
     high = _mix(locations[array.location], array.virtual_offset, array.virtual_length)
     virtual: Columns = {"high": high, "low": array.virtual_offset}
-    virtual |= {"length": array.virtual_length, "container": keys[numbers[array.location]]}
+    virtual |= {"length": array.virtual_length, "container": container_of[array.location]}
     yield Rows(VIRTUAL, virtual | _values(plan, used, place, len(high)))
 
 
 def _mix(
     location: NDArray[np.uint64], offset: NDArray[np.uint64], length: NDArray[np.uint64]
 ) -> NDArray[np.uint64]:
-    """A key of 8 bytes; for one location, different offsets of a length have different keys."""
-    key = (location ^ offset) * _MIXER
-    key = (key ^ key >> np.uint64(32) ^ length) * _MIXER
-    mixed: NDArray[np.uint64] = key ^ key >> np.uint64(29)
-    return mixed
+    """A key of 8 bytes; for one location, different offsets of a length have different keys.
+
+    Overwrites `location`: temporary arrays would determine the peak memory.
+    """
+    key = location
+    key ^= offset
+    key *= _MIXER
+    key ^= key >> np.uint64(32)
+    key ^= length
+    key *= _MIXER
+    key ^= key >> np.uint64(29)
+    return key
 
 
 def _values(plan: SumManifests, used: UsedManifest, place: int, rows: int) -> Columns:
