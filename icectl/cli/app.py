@@ -11,9 +11,9 @@ EXAMPLES, add its line to `COMMANDS`, and run `make generate`.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
-import inspect
 import re
 import sys
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from icectl.cli.exit_codes import EXIT_CODES, USAGE
-from icectl.cli.options import COMMON, common_parameters, take_common
+from icectl.cli.options import COMMON, CommonOptions, option_parameters, set_parameters
 from icectl.errors import UsageError
 
 PROGRAM = "icectl"
@@ -65,23 +65,23 @@ COMMANDS = (
     Command("show", "Show a commit in full", "show:show"),
     Command("ls", "List the groups and arrays of a snapshot", "show:ls"),
     Command("diff", "Show changes between two versions", "diff:diff"),
-    Command("branch list", "List the branches", "branch:list_branches"),
-    Command("branch create", "Create a branch", "branch:create"),
-    Command("branch delete", "Delete a branch", "branch:delete"),
-    Command("branch reset", "Move a branch to another commit", "branch:reset"),
-    Command("tag list", "List the tags", "tag:list_tags"),
-    Command("tag create", "Create a tag", "tag:create"),
-    Command("tag delete", "Delete a tag permanently", "tag:delete"),
+    Command("branch list", "List the branches", "refs:list_branches"),
+    Command("branch create", "Create a branch", "refs:create_branch"),
+    Command("branch delete", "Delete a branch", "refs:delete_branch"),
+    Command("branch reset", "Move a branch to another commit", "refs:reset_branch"),
+    Command("tag list", "List the tags", "refs:list_tags"),
+    Command("tag create", "Create a tag", "refs:create_tag"),
+    Command("tag delete", "Delete a tag permanently", "refs:delete_tag"),
     Command("ops-log", "Show the operations on the repository", "ops_log:ops_log"),
-    Command("status show", "Show whether the repository accepts changes", "status:status"),
-    Command("status set", "Set the repository online, read-only or offline", "status:set_status"),
-    Command("config get", "Show the stored configuration", "config:get"),
-    Command("config set", "Set a value of the stored configuration", "config:set_value"),
-    Command("metadata get", "Show the metadata of the repository", "metadata:get"),
-    Command("metadata set", "Add or replace a metadata value", "metadata:set_value"),
-    Command("metadata unset", "Remove metadata values", "metadata:unset"),
-    Command("flags list", "List the feature flags", "flags:list_flags"),
-    Command("flags set", "Turn a feature flag on or off", "flags:set_flag"),
+    Command("status show", "Show whether the repository accepts changes", "settings:show_status"),
+    Command("status set", "Set the repository online, read-only or offline", "settings:set_status"),
+    Command("config get", "Show the stored configuration", "settings:get_config"),
+    Command("config set", "Set a value of the stored configuration", "settings:set_config"),
+    Command("metadata get", "Show the metadata of the repository", "settings:get_metadata"),
+    Command("metadata set", "Add or replace a metadata value", "settings:set_metadata"),
+    Command("metadata unset", "Remove metadata values", "settings:unset_metadata"),
+    Command("flags list", "List the feature flags", "settings:list_flags"),
+    Command("flags set", "Turn a feature flag on or off", "settings:set_flag"),
     Command("expire", "Release old snapshots from the history", "expire:expire"),
     Command("gc", "Delete unreferenced objects", "gc:collect"),
     Command("repair", "Repair problems that prevent safe writes", "repair:repair"),
@@ -109,6 +109,10 @@ ALIASES = {
 }
 """Names of the same commands in git, restic and borg."""
 
+REPORTED_PACKAGES = (
+    *("typer", "rich", "numpy", "flatbuffers", "zstandard", "msgpack"),
+    *("fsspec", "s3fs", "gcsfs", "pyspark", "pyarrow", "icechunk"),
+)
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -231,7 +235,7 @@ def _make_group(name: str, text: str, default: str | None, epilog: str | None = 
     )
 
     def callback(ctx: typer.Context, **values: Any) -> Any:
-        take_common(ctx, values)
+        ctx.obj.take(values)
         if ctx.invoked_subcommand is not None:
             return None
         if default is None:
@@ -241,32 +245,42 @@ def _make_group(name: str, text: str, default: str | None, epilog: str | None = 
         with command.make_context(default, [], parent=ctx) as below:
             return below.command.invoke(below)
 
-    parameters = [
-        inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-        *common_parameters(repository=True, storage_options=True, jsonl=True),
-    ]
-    if name == PROGRAM:
-        parameters.append(_version_parameter())
-    callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    callback.__annotations__ = {}
+    groups = (CommonOptions, RootOptions) if name == PROGRAM else (CommonOptions,)
+    set_parameters(callback, [one for group in groups for one in option_parameters(group)])
     app.callback(help=text, epilog=epilog)(callback)
     return typer.main.get_command(app)
 
 
-def _version_parameter() -> inspect.Parameter:
-    def show(value: bool) -> None:
-        if value:
-            from icectl.cli.version import version_lines
+def _show_version(wanted: bool) -> None:
+    """Print the versions from the metadata of installed packages, without importing them."""
+    if not wanted:
+        return
+    import platform
+    from importlib import metadata
 
-            sys.stdout.write("".join(f"{line}\n" for line in version_lines()))
-            raise typer.Exit(0)
+    from icectl import __version__
 
-    option = typer.Option(
-        "--version", "-V", is_eager=True, callback=show, help="Show versions for a bug report."
-    )
-    return inspect.Parameter(
-        "version", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]
-    )
+    system = f"{platform.python_implementation()}, {platform.system()} {platform.machine()}"
+    lines = [f"icectl {__version__}", f"python {platform.python_version()} ({system})"]
+    for package in REPORTED_PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            lines.append(f"{package} {metadata.version(package)}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    raise typer.Exit(0)
+
+
+@dataclass(frozen=True, slots=True)
+class RootOptions:
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version",
+            "-V",
+            is_eager=True,
+            callback=_show_version,
+            help="Show versions for a bug report.",
+        ),
+    ] = False
 
 
 def examples_of(name: str) -> tuple[tuple[str, str], ...]:

@@ -12,7 +12,7 @@ from icectl.ops.diff.result import ABSENT, ChunkChanges, NodeDiff, ValueChange
 from icectl.render.blocks import Block, Column, Role, Table, Tree, TreeEntry
 from icectl.render.chunk_ranges import render_ranges
 from icectl.render.diff_document import CHUNK_KINDS, NODE_LISTS
-from icectl.render.sizes import format_count, format_size
+from icectl.render.words import format_count, format_size
 
 _ROLES: Mapping[str, Role] = {
     "+": "good",
@@ -62,11 +62,7 @@ def render_diff(
     yield ("from ", (str(diff.from_id), "id"), " to ", (str(diff.to_id), "id"), f", by {source}")
     entries = (
         TreeEntry(
-            path,
-            _note(node),
-            _ROLES[node.mark],
-            node.mark,
-            tuple(_details(node, coordinates)),
+            path, _note(node), _ROLES[node.mark], node.mark, tuple(_details(node, coordinates))
         )
         for path, node in nodes.items()
         if not node.is_silent

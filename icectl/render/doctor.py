@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from icectl.ops.doctor import Diagnosis, State
 from icectl.render.blocks import Block, Column, Role, Table
-from icectl.render.sizes import format_count
+from icectl.render.words import format_count
 
 _ROLES: dict[State, Role] = {"ok": "good", "warning": "warning", "failed": "bad", "absent": "dim"}
 _COLUMNS = (Column("STATE"), Column("CHECK", "title"), Column("DETAIL", wraps=True))

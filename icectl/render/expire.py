@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 from icectl.ops.expire.report import ExpireResult, Freed, SnapshotFate
 from icectl.render.blocks import Block, Column, Table
-from icectl.render.sizes import format_count, format_size
 from icectl.render.text import first_line
-from icectl.render.times import format_time_short
+from icectl.render.words import format_count, format_size, format_time_short
 
 _COLUMNS = (
     Column("", "dim"),

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from icectl.render.blocks import Block, Column, Table
-from icectl.render.sizes import format_count, format_size
-from icectl.render.times import format_time_short
+from icectl.render.words import format_count, format_size, format_time_short
 
 if TYPE_CHECKING:
     from icectl.ops.gc.report import GcResult

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Self
 
 from icectl.render.text import escape_controls
-from icectl.render.times import format_duration
+from icectl.render.words import format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console

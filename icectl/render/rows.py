@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from icectl.ops.export import ExportResult
 from icectl.render.blocks import Block, Column, Table
 from icectl.render.json import to_json
-from icectl.render.sizes import format_count
+from icectl.render.words import format_count
 
 
 def render_rows(

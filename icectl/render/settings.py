@@ -10,7 +10,7 @@ from icectl.render.blocks import Block, Column, Role, Table
 from icectl.render.json import to_json
 from icectl.render.ops_log import format_availability
 from icectl.render.text import escape_controls
-from icectl.render.times import format_time_short
+from icectl.render.words import format_time_short
 
 
 def render_status(report: StatusReport) -> Iterator[Block]:

@@ -10,9 +10,8 @@ from dataclasses import fields
 from icectl.ops.stats.result import ArrayStats, StatsResult
 from icectl.render.blocks import Block, Column, Share, Table
 from icectl.render.json import to_json
-from icectl.render.sizes import format_count, format_size
 from icectl.render.text import escape_cell, first_line
-from icectl.render.times import format_time_short
+from icectl.render.words import format_count, format_size, format_time_short
 
 
 def make_stats_renderer(depth: int | None) -> Callable[[StatsResult], Iterator[Block]]:
@@ -105,12 +104,7 @@ def _tree(result: StatsResult, depth: int | None) -> Table:
     return Table(
         columns,
         (
-            (
-                "  " * level + name,
-                format_size(size),
-                f"{chunks:,}",
-                Share(size / total),
-            )
+            ("  " * level + name, format_size(size), f"{chunks:,}", Share(size / total))
             for level, name, size, chunks in rows
         ),
     )

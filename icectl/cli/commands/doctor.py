@@ -13,7 +13,7 @@ from icectl.cli.context import CommandContext
 from icectl.cli.hints import describe_hint
 from icectl.cli.options import command
 from icectl.errors import IcectlError, RepositoryNotFoundError
-from icectl.render.sizes import format_count
+from icectl.render.words import format_count
 
 if TYPE_CHECKING:
     from icectl.ops.doctor import Check
@@ -61,12 +61,7 @@ def _worded(checks: Iterator[Check]) -> Iterator[Check]:
 
 
 def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
-    from icectl.ops.doctor import (
-        Check,
-        check_credentials,
-        check_installation,
-        check_storage,
-    )
+    from icectl.ops.doctor import Check, check_credentials, check_installation, check_storage
     from icectl.spark.session import SparkOptions, missing_for_spark
 
     environ = context.environ

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any
 
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.moments import parse_age, parse_moment
 from icectl.cli.options import DryRunOption, YesOption, command
+from icectl.cli.values import parse_age, parse_moment
 from icectl.errors import UsageError
 from icectl.ops.expire.execute import execute_expiration
 from icectl.ops.expire.plan import plan_for
@@ -41,72 +41,71 @@ def _count(name: str, what: str) -> Any:
     return typer.Option(f"--keep-{name}", metavar="COUNT", min=1, help=what)
 
 
-@command()
-def expire(
-    context: CommandContext,
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The options that are rules; a policy in the config file has the same names."""
+
     older_than: Annotated[
         str | None,
         typer.Option(
-            "--older-than",
             metavar="TIME",
             help="Release only snapshots flushed before this date, time or age (30d) by the "
             "storage's clock. Without other rules, this is the official expiration.",
         ),
-    ] = None,
-    keep_last: Annotated[int | None, _count("last", "Keep the newest snapshots.")] = None,
+    ] = None
+    keep_last: Annotated[int | None, _count("last", "Keep the newest snapshots.")] = None
     keep_hourly: Annotated[
         int | None, _count("hourly", "Keep the newest of each of the last hours with a snapshot.")
-    ] = None,
-    keep_daily: Annotated[int | None, _count("daily", "The same for days.")] = None,
-    keep_weekly: Annotated[int | None, _count("weekly", "The same for weeks (ISO).")] = None,
-    keep_monthly: Annotated[int | None, _count("monthly", "The same for months.")] = None,
-    keep_yearly: Annotated[int | None, _count("yearly", "The same for years.")] = None,
+    ] = None
+    keep_daily: Annotated[int | None, _count("daily", "The same for days.")] = None
+    keep_weekly: Annotated[int | None, _count("weekly", "The same for weeks (ISO).")] = None
+    keep_monthly: Annotated[int | None, _count("monthly", "The same for months.")] = None
+    keep_yearly: Annotated[int | None, _count("yearly", "The same for years.")] = None
     keep_within: Annotated[
         str | None,
         typer.Option(
-            "--keep-within",
             metavar="AGE",
             help="Keep snapshots younger than this, relative to the newest one of the branch.",
         ),
-    ] = None,
+    ] = None
     keep_tagged: Annotated[
         list[str] | None,
         typer.Option(
             "--keep-tagged", metavar="GLOB", help="Keep the snapshots of these tags. Repeatable."
         ),
-    ] = None,
+    ] = None
     branch: Annotated[
         list[str] | None,
         typer.Option(
-            "--branch",
             metavar="GLOB",
             help="Apply the rules only to these branches; keep all others. Repeatable.",
         ),
-    ] = None,
+    ] = None
     protect: Annotated[
         list[str] | None,
-        typer.Option(
-            "--protect",
-            metavar="GLOB",
-            help="Exempt these branches and tags. Repeatable.",
-        ),
-    ] = None,
+        typer.Option(metavar="GLOB", help="Exempt these branches and tags. Repeatable."),
+    ] = None
     delete_expired_branches: Annotated[
         bool,
         typer.Option(
             "--delete-expired-branches", help="Delete branches whose tip is expired, except main."
         ),
-    ] = False,
+    ] = False
     delete_expired_tags: Annotated[
         bool,
         typer.Option(
             "--delete-expired-tags", help="Delete tags that point to an expired snapshot."
         ),
-    ] = False,
+    ] = False
+
+
+@command()
+def expire(
+    context: CommandContext,
+    rules: Rules,
     policy: Annotated[
         str | None,
         typer.Option(
-            "--policy",
             metavar="NAME",
             help="Use the rules in the config file: [repositories.REPO.policies.NAME].",
         ),
@@ -121,23 +120,8 @@ def expire(
     a kept snapshot is released, its nearest kept ancestor becomes its parent; the snapshot records
     the transaction logs in between, so diffs remain correct.
     """
-    given: dict[str, Any] = {
-        "older_than": older_than,
-        "keep_last": keep_last,
-        "keep_hourly": keep_hourly,
-        "keep_daily": keep_daily,
-        "keep_weekly": keep_weekly,
-        "keep_monthly": keep_monthly,
-        "keep_yearly": keep_yearly,
-        "keep_within": keep_within,
-        "keep_tagged": keep_tagged,
-        "branch": branch,
-        "protect": protect,
-        "delete_expired_branches": delete_expired_branches,
-        "delete_expired_tags": delete_expired_tags,
-    }
     # An empty glob is a mistake, not a missing rule: it must not release more snapshots.
-    given = {name: value for name, value in given.items() if value or value == ""}
+    given = {name: value for name, value in asdict(rules).items() if value or value == ""}
     if policy is not None:
         if given:
             raise UsageError(
@@ -148,11 +132,11 @@ def expire(
             context.options.repo or context.environ.get("ICECTL_REPO"), policy
         )
     storage = context.open_storage()
-    rules = build_policy(given, storage.read_clock)
-    rules.check()
+    retention = build_policy(given, storage.read_clock)
+    retention.check()
     repository = open_repository(storage)
-    planned = plan_for(repository, rules)
-    for rule, glob in find_idle_globs(rules, planned.history.branches, planned.history.tags):
+    planned = plan_for(repository, retention)
+    for rule, glob in find_idle_globs(retention, planned.history.branches, planned.history.tags):
         kinds = {"branch": "branch", "keep_tagged": "tag"}.get(rule, "branch or tag")
         context.warn(f"--{rule.replace('_', '-')} {glob} does not match any {kinds}")
     if dry_run or planned.plan.is_empty:
@@ -166,7 +150,7 @@ def expire(
     question += f" and delete {refs} refs" if refs else ""
     plan = render_expiration(build_result(repository, planned, dry_run=True))
     context.confirm(f"{question} of {storage.location}?", yes=yes, plan=() if yes else plan)
-    done = execute_expiration(repository, rules, planned)
+    done = execute_expiration(repository, retention, planned)
     context.emit(build_result(repository, done, dry_run=False), render_expiration)
 
 

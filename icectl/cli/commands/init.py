@@ -33,25 +33,21 @@ def init(
         typer.Argument(metavar="LOCATION", help="A path, a URL or a name from the config file."),
     ] = None,
     spec_version: Annotated[
-        int,
-        typer.Option("--spec-version", metavar="VERSION", help="Version of the format: 1 or 2."),
+        int, typer.Option(metavar="VERSION", help="Version of the format: 1 or 2.")
     ] = 2,
     config: Annotated[
         list[str],
         typer.Option(
-            "--config",
             metavar="KEY=VALUE",
             help="Set a configuration value, such as compression.level=5. Repeatable.",
         ),
     ] = (),  # type: ignore[assignment]
     config_file: Annotated[
-        str | None,
-        typer.Option("--config-file", metavar="FILE", help="A configuration file in YAML or JSON."),
+        str | None, typer.Option(metavar="FILE", help="A configuration file in YAML or JSON.")
     ] = None,
     metadata: Annotated[
         list[str],
         typer.Option(
-            "--metadata",
             metavar="KEY=VALUE",
             help="Metadata of the repository; VALUE is JSON or plain text. Repeatable.",
         ),

@@ -12,11 +12,7 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.hints import shell_word
-from icectl.cli.locations import (
-    is_repository_directory,
-    looks_like_location,
-    without_password,
-)
+from icectl.cli.locations import is_repository_directory, looks_like_location, without_password
 from icectl.cli.options import command
 from icectl.errors import FormatError, RepositoryNotFoundError, UsageError
 from icectl.ops.inspect_file import describe_file, iterate_references, read_named_file
@@ -77,7 +73,7 @@ def inspect_file(
     elif refs and context.options.json:
         content = {**result.content, "chunk_refs": iterate_references(path, data, inspection)}
         document = {name: getattr(result, name) for name in type(result).__slots__}
-        context.emit({**document, "content": content}, lambda _document: ())
+        context.emit_json({**document, "content": content})
     elif refs:
         references = iterate_references(path, data, inspection)
         context.emit_list("chunk_refs", references, render_references)

@@ -59,9 +59,8 @@ def list_remotes(context: CommandContext) -> None:
     The names are in the config file and can be used as LOCATION in any command.
     """
     remotes = [_remote(name, place) for name, place in context.config.repositories.items()]
-    if not remotes and context.wants_text:
-        context.note(f"no named repositories in {context.config.path}")
-    context.emit_list("remotes", remotes, _render_remotes, paged=False)
+    nothing = f"no named repositories in {context.config.path}"
+    context.emit_list("remotes", remotes, _render_remotes, paged=False, if_empty=nothing)
 
 
 @command(repository=False)
@@ -99,9 +98,9 @@ def add(
         )
     if not location:
         raise UsageError("the location is empty", hint="give a path or a URL")
-    for text in (location, *context.options.storage_option):
+    for text in (location, *(context.options.storage_option or ())):
         check_text(text)  # the config file is UTF-8
-    options = parse_storage_options(context.options.storage_option)
+    options = parse_storage_options(context.options.storage_option or ())
     if not looks_like_location(location):
         location = f"./{location}"
     place = resolve_location(location, options, context.environ)

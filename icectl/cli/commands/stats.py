@@ -9,12 +9,7 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import OptionalRefArgument, command
-from icectl.cli.spark_options import (
-    EngineOption,
-    SparkConfOption,
-    SparkMasterOption,
-    SparkRemoteOption,
-)
+from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -52,7 +47,6 @@ def stats(
     by: Annotated[
         list[Breakdown] | None,
         typer.Option(
-            "--by",
             metavar="WHAT",
             help="Also break down by arrays, branches, tags, snapshots or containers. Repeatable. "
             "Arrays and containers are always shown; snapshots show the growth over commits.",
@@ -67,7 +61,6 @@ def stats(
     older_than: Annotated[
         str | None,
         typer.Option(
-            "--older-than",
             metavar="TIME",
             help="Show how much more gc could free after `icectl expire --older-than TIME`.",
         ),
@@ -75,7 +68,6 @@ def stats(
     policy: Annotated[
         str | None,
         typer.Option(
-            "--policy",
             metavar="NAME",
             help="Show how much more gc could free after `icectl expire --policy NAME`.",
         ),
@@ -85,9 +77,8 @@ def stats(
         typer.Option("--csv", help="Print one breakdown as CSV: that of --by, default arrays."),
     ] = False,
     engine: EngineOption = "auto",
-    spark_master: SparkMasterOption = None,
-    spark_remote: SparkRemoteOption = None,
-    spark_conf: SparkConfOption = (),  # type: ignore[assignment]
+    *,
+    spark: SparkPlace,
 ) -> None:
     """Show storage usage.
 
@@ -103,7 +94,6 @@ def stats(
     With --engine spark, the executors read manifests and find distinct chunks. They need icectl
     and its libraries, and use their own credentials.
     """
-    from icectl.cli.engines import SparkChoice
     from icectl.ops.stats.engine import Engine, LocalEngine
     from icectl.ops.stats.run import StatsOptions, measure
     from icectl.pipeline.progress import Progress
@@ -124,7 +114,7 @@ def stats(
     rules = _read_policy(context, older_than, policy)
     if rules is not None and ref is not None:
         raise UsageError("--older-than and --policy cannot be combined with a REF")
-    engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl stats")
+    engines = spark.choose(engine, "stats")
 
     def choose(num_chunk_refs: int) -> Engine:
         session = engines.session(num_chunk_refs)
@@ -142,7 +132,7 @@ def stats(
         policy=rules,
         choose_engine=choose,
     )
-    progress = Progress(lambda label, total, unit: context.progress(label, total, unit=unit))
+    progress = Progress(context.progress)
     with engines:
         result = measure(context.open_repository(), options, progress)
     if csv:
