@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from icectl.model.snapshot import path_sort_key
@@ -75,11 +76,14 @@ def render_stat(diff: NodeDiff, chunks: Sequence[ChunkChanges]) -> Iterator[Bloc
     """Render one row for each changed node, with chunks and bytes."""
     nodes = _collect(diff, chunks)
     columns = (
-        Column(""),
-        Column("PATH", "path", wraps=True),
-        *(Column(kind.upper(), right=True) for kind in CHUNK_KINDS),
-        Column("BYTES ADDED", right=True, optional=True),
-        Column("BYTES REMOVED", right=True, optional=True),
+        Column("", itemgetter(0)),
+        Column("PATH", itemgetter(1), "path", wraps=True),
+        *(
+            Column(kind.upper(), itemgetter(2 + at), right=True)
+            for at, kind in enumerate(CHUNK_KINDS)
+        ),
+        Column("BYTES ADDED", itemgetter(5), right=True, optional=True),
+        Column("BYTES REMOVED", itemgetter(6), right=True, optional=True),
     )
     rows = [
         (node.mark, path, *_stat_cells(node.chunks))

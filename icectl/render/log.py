@@ -93,12 +93,12 @@ def render_whole_commit(commit: WholeCommit) -> Iterator[Block]:
         )
     if commit.manifest_files:
         yield ""
-        columns = (Column("MANIFEST", "id"), Column("SIZE", right=True), Column("CHUNK REFS"))
-        rows = (
-            (file.id, format_size(file.size_bytes), f"{file.num_chunk_refs:,}")
-            for file in commit.manifest_files
+        columns = (
+            Column("MANIFEST", lambda file: file.id, "id"),
+            Column("SIZE", lambda file: format_size(file.size_bytes), right=True),
+            Column("CHUNK REFS", lambda file: f"{file.num_chunk_refs:,}"),
         )
-        yield Table(columns, rows)
+        yield Table(columns, commit.manifest_files)
 
 
 def _short(commit: Commit) -> Iterator[Line]:

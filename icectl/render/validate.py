@@ -83,12 +83,13 @@ def render_rules(rules: Iterable[Rule]) -> Iterator[Block]:
     """Render one rule in full, or several rules as a table."""
     found = list(rules)
     if len(found) > 1:
-        columns = [
-            *(Column("CODE", "id"), Column("SEVERITY"), Column("LEVEL")),
-            Column("RULE", wraps=True),
-        ]
-        rows = [(rule.code, rule.severity, rule.level_name, rule.title) for rule in found]
-        yield Table(columns, rows)
+        columns = (
+            Column("CODE", lambda rule: rule.code, "id"),
+            Column("SEVERITY", lambda rule: rule.severity),
+            Column("LEVEL", lambda rule: rule.level_name),
+            Column("RULE", lambda rule: rule.title, wraps=True),
+        )
+        yield Table(columns, found)
         return
     for rule in found:
         yield ((f"{rule.code}: {rule.title}", "title"),)

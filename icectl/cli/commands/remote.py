@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -134,12 +135,15 @@ def _remote(name: str, place: Location) -> Remote:
 
 
 def _render_remotes(remotes: Iterable[Remote]) -> Iterable[Block]:
-    columns = (Column("NAME", "branch"), Column("LOCATION", wraps=True))
-    yield Table(columns, [(remote.name, remote.location) for remote in remotes])
+    columns = (
+        Column("NAME", lambda remote: remote.name, "branch"),
+        Column("LOCATION", lambda remote: remote.location, wraps=True),
+    )
+    yield Table(columns, remotes)
 
 
 def _render_remote(remote: Remote) -> Iterable[Block]:
     rows = [("name", remote.name), ("location", remote.location)]
     rows += [(f"option {key}", value) for key, value in remote.storage_options.items()]
-    columns = (Column("FIELD", "dim"), Column("VALUE"))
+    columns = (Column("FIELD", itemgetter(0), "dim"), Column("VALUE", itemgetter(1)))
     yield Table(columns, rows)
