@@ -234,8 +234,7 @@ def _make_group(name: str, text: str, default: str | None, epilog: str | None = 
         context_settings=_CONTEXT,
     )
 
-    def callback(ctx: typer.Context, **values: Any) -> Any:
-        ctx.obj.take(values)
+    def callback(ctx: typer.Context, **_values: Any) -> Any:
         if ctx.invoked_subcommand is not None:
             return None
         if default is None:

@@ -8,12 +8,13 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from icectl.cli.options import CommonOptions
 from icectl.cli.terminal import Output, is_terminal
 from icectl.cli.values import parse_moment
 from icectl.errors import RefusedError, UsageError
@@ -25,8 +26,7 @@ if TYPE_CHECKING:
 
     from icectl.cli.config_file import ConfigFile
     from icectl.cli.locations import Location
-    from icectl.cli.options import CommonOptions
-    from icectl.render.progress import Phase, ProgressDisplay
+    from icectl.pipeline.progress import StartCounter
     from icectl.repository.repository import Repository
     from icectl.storage.contract import Storage
 
@@ -35,13 +35,18 @@ Renderer = Callable[[T], Iterable[Block]]
 
 
 class CommandContext:
-    def __init__(self, command: str, options: CommonOptions, environ: Mapping[str, str]) -> None:
-        if options.json and options.jsonl:
-            raise UsageError("--json and --jsonl cannot be combined")
-        self.command = command
-        self.options = options
+    """One run of icectl; the command and its options are known once they are parsed."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
-        self.output = Output(environ, no_color=options.no_color)
+        self.options = CommonOptions()
+        self.command = ""
+        self.words: Sequence[str] = ()
+        """The texts among the arguments of a command that takes --repo."""
+
+    @cached_property
+    def output(self) -> Output:
+        return Output(self.environ, no_color=self.options.no_color)
 
     @property
     def wants_text(self) -> bool:
@@ -160,18 +165,15 @@ class CommandContext:
         self._say(f"warning: {message}")
 
     @cached_property
-    def _progress(self) -> ProgressDisplay:
+    def progress(self) -> StartCounter:
+        """Shows a bar on a terminal, a line every 30 seconds elsewhere, nothing with --quiet."""
         from icectl.render.progress import ProgressDisplay
 
         if self.options.quiet:
-            return ProgressDisplay()
+            return ProgressDisplay().phase
         if not is_terminal(sys.stderr, self.environ):
-            return ProgressDisplay(log=self._say)
-        return ProgressDisplay(console=self._error_console())
-
-    def progress(self, label: str, total: int | None = None, unit: str = "") -> Phase:
-        """Show a bar on a terminal, a line every 30 seconds elsewhere, nothing with --quiet."""
-        return self._progress.phase(label, total, unit)
+            return ProgressDisplay(log=self._say).phase
+        return ProgressDisplay(console=self._error_console()).phase
 
     def _error_console(self) -> Console:
         import shutil

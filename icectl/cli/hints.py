@@ -129,14 +129,9 @@ HINTS = {
 }
 
 
-def shell_word(text: str) -> str:
-    """Quote an untrusted name for a command that a user may paste into a shell."""
-    return shlex.quote(text)
-
-
 def shell_argument(text: str) -> str:
     """Quote a name that is an argument, even if it looks like an option."""
-    return f"-- {shell_word(text)}" if text.startswith("-") else shell_word(text)
+    return ("-- " if text.startswith("-") else "") + shlex.quote(text)
 
 
 def describe_hint(hint: Hint, options: CommonOptions | None = None) -> str:

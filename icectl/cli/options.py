@@ -10,13 +10,17 @@ from __future__ import annotations
 import functools
 import inspect
 import shlex
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Annotated, Any, get_args, get_type_hints
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from icectl.cli import completion
+from icectl.errors import UsageError
+
+if TYPE_CHECKING:
+    from icectl.cli.context import CommandContext
 
 CommandBody = Callable[..., int | None]
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
@@ -70,37 +74,22 @@ class CommonOptions:
             words += ["--storage-option", option]
         return shlex.join(words)
 
-    def merged(self, later: CommonOptions) -> CommonOptions:
-        """Merge these options, given before the command, with those given after it."""
-        return CommonOptions(
-            repo=self.repo if later.repo is None else later.repo,
-            storage_option=[*(self.storage_option or ()), *(later.storage_option or ())],
-            json=self.json or later.json,
-            jsonl=self.jsonl or later.jsonl,
-            no_color=self.no_color or later.no_color,
-            quiet=self.quiet or later.quiet,
-            verbose=self.verbose + later.verbose,
+    @classmethod
+    def gather(cls, ctx: typer.Context) -> CommonOptions:
+        """Combine the options after the command with those before it; the last --repo wins."""
+        found = {name: completion.given_values(ctx, name) for name in COMMON}
+        return cls(
+            repo=next(iter(found["repo"]), None),
+            storage_option=found["storage_option"][::-1],
+            json=any(found["json"]),
+            jsonl=any(found["jsonl"]),
+            no_color=any(found["no_color"]),
+            quiet=any(found["quiet"]),
+            verbose=sum(found["verbose"]),
         )
 
 
 COMMON = frozenset(one.name for one in fields(CommonOptions))
-
-
-@dataclass(slots=True)
-class Invocation:
-    """One run of icectl: the environment, the common options, and the command once known."""
-
-    environ: Mapping[str, str]
-    options: CommonOptions = field(default_factory=CommonOptions)
-    command: str = ""
-    takes_repository: bool = False
-    words: tuple[str, ...] = ()
-    """The string values among the arguments of the command."""
-
-    def take(self, values: dict[str, Any]) -> None:
-        """Move the common options out of `values`."""
-        common = {name: values.pop(name) for name in COMMON & values.keys()}
-        self.options = self.options.merged(CommonOptions(**common))
 
 
 def command(
@@ -120,28 +109,29 @@ def command(
 
     def decorate(body: CommandBody) -> Callable[..., Any]:
         hints = get_type_hints(body, include_extras=True)
-        own = list(inspect.signature(body).parameters.values())[1:]
-        groups = {one.name: hints[one.name] for one in own if is_dataclass(hints[one.name])}
+        declared = list(inspect.signature(body).parameters.values())[1:]
+        groups = {one.name: hints[one.name] for one in declared if is_dataclass(hints[one.name])}
 
         @functools.wraps(body)
         def run(ctx: typer.Context, **values: Any) -> int | None:
-            from icectl.cli.context import CommandContext
             from icectl.cli.logs import shown_logs
 
-            invocation: Invocation = ctx.obj
-            invocation.take(values)
-            invocation.command = ctx.command_path.partition(" ")[2]
-            invocation.takes_repository = repository
-            given = (value if isinstance(value, list) else [value] for value in values.values())
-            invocation.words = tuple(one for some in given for one in some if isinstance(one, str))
+            context: CommandContext = ctx.obj
+            context.command = ctx.command_path.partition(" ")[2]
+            context.options = CommonOptions.gather(ctx)
+            own = {name: value for name, value in values.items() if name not in COMMON}
+            given = (value if isinstance(value, list) else [value] for value in own.values())
+            if repository:
+                context.words = [one for some in given for one in some if isinstance(one, str)]
             for name, group in groups.items():
-                values[name] = group(**{one.name: values.pop(one.name) for one in fields(group)})
-            context = CommandContext(invocation.command, invocation.options, invocation.environ)
-            with context.output, shown_logs(invocation.options.verbose, invocation.environ):
-                return body(context, **values)
+                own[name] = group(**{one.name: own.pop(one.name) for one in fields(group)})
+            if context.options.json and context.options.jsonl:
+                raise UsageError("--json and --jsonl cannot be combined")
+            with context.output, shown_logs(context.options.verbose, context.environ):
+                return body(context, **own)
 
         parameters = []
-        for one in own:
+        for one in declared:
             if one.name in groups:
                 parameters += option_parameters(groups[one.name])
             else:
@@ -188,7 +178,6 @@ REF_HELP = (
 def refuse_location(ctx: typer.Context, value: Any) -> Any:
     """Show the right command to users who type `icectl log ./repo`."""
     from icectl.cli.locations import looks_like_location
-    from icectl.errors import UsageError
 
     texts = value if isinstance(value, list | tuple) else [value]
     for text in texts:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,6 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
-from icectl.cli.hints import shell_word
 from icectl.cli.options import REF_HELP, command
 from icectl.errors import UsageError
 from icectl.repository.resolve import DEFAULT_REF, parse_range
@@ -117,7 +117,7 @@ def _select_versions(
         if from_ is not None or merge_base:
             raise UsageError(
                 "--commit cannot be combined with FROM or --merge-base",
-                hint=f"icectl diff --commit {shell_word(commit)}",
+                hint=f"icectl diff --commit {shlex.quote(commit)}",
             )
         return select_commit(repository, commit)
     if from_ is None:

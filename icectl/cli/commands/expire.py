@@ -166,29 +166,29 @@ def build_policy(given: dict[str, Any], read_clock: Callable[[], int]) -> Policy
             raise UsageError(
                 f"unknown rule {name!r} in a policy", hint=f"use one of {', '.join(sorted(known))}"
             )
+        is_number = isinstance(value, int) and not isinstance(value, bool)
         if name == "older_than":
             values[name] = _parse_cutoff(str(value), read_clock())
         elif name == "keep_within":
             values[name] = parse_age(str(value))
         elif name in ("keep_tagged", "branch", "protect"):
-            globs = [value] if isinstance(value, str) else value
-            if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
-                raise UsageError(f"the rule {name} of a policy must be a list of globs")
-            if "" in globs:
-                raise UsageError(
-                    f"--{name.replace('_', '-')} is empty",
-                    hint="give a name or a glob such as 'v*'",
-                )
-            values[name] = tuple(globs)
-        elif name.startswith("delete_"):
-            if not isinstance(value, bool):
-                raise UsageError(f"the rule {name} of a policy must be true or false")
-            values[name] = value
-        elif not isinstance(value, int) or isinstance(value, bool):
+            values[name] = _parse_globs(name, [value] if isinstance(value, str) else value)
+        elif name.startswith("delete_") and not isinstance(value, bool):
+            raise UsageError(f"the rule {name} of a policy must be true or false")
+        elif name.startswith("keep_") and not is_number:
             raise UsageError(f"the rule {name} of a policy must be a number")
         else:
             values[name] = value
     return Policy(**values)
+
+
+def _parse_globs(name: str, globs: Any) -> tuple[str, ...]:
+    if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
+        raise UsageError(f"the rule {name} of a policy must be a list of globs")
+    if "" in globs:
+        option = f"--{name.replace('_', '-')}"
+        raise UsageError(f"{option} is empty", hint="give a name or a glob such as 'v*'")
+    return tuple(globs)
 
 
 def _parse_cutoff(text: str, now: int) -> int:

@@ -110,7 +110,7 @@ def _export_locally(
 ) -> list[ExportedTable]:
     written = []
     for scan, partitions in zip(scans, planned, strict=True):
-        with context.progress(f"exporting {scan.table}", unit="rows") as progress:
+        with context.progress(f"exporting {scan.table}", None, "rows") as progress:
             written.append(export_locally(scan, partitions, directory, format_, progress.advance))
     return written
 

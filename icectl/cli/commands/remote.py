@@ -14,9 +14,7 @@ import typer
 from icectl.cli.config_file import add_repository, remove_repository
 from icectl.cli.context import CommandContext
 from icectl.cli.locations import (
-    HIDDEN,
     Location,
-    is_secret,
     looks_like_location,
     parse_storage_options,
     resolve_location,
@@ -24,6 +22,7 @@ from icectl.cli.locations import (
 from icectl.cli.options import command
 from icectl.cli.values import check_text
 from icectl.errors import RefNotFoundError, UsageError
+from icectl.model.redaction import HIDDEN, is_secret
 from icectl.render.blocks import Block, Column, Table
 from icectl.storage.open import open_storage
 
