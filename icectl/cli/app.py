@@ -41,6 +41,23 @@ class Command:
     target: str
     """`module:function` below `icectl.cli.commands`."""
 
+    @property
+    def module(self) -> Any:
+        return importlib.import_module(f"icectl.cli.commands.{self.target.partition(':')[0]}")
+
+    @property
+    def examples(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of command line and explanation."""
+        found: dict[str, tuple[tuple[str, str], ...]] = self.module.EXAMPLES
+        return found.get(self.name, ())
+
+    @property
+    def epilog(self) -> str:
+        """The examples; typer re-flows paragraphs that do not begin with \\b."""
+        lines = [f"  {line}\n      {meaning}" for line, meaning in self.examples]
+        examples = "\b\nExamples:\n" + "\n".join(lines) if lines else ""
+        return f"{examples}\n\n{COMMON_HELP}".strip()
+
 
 @dataclass(frozen=True, slots=True)
 class Group:
@@ -128,8 +145,24 @@ def subcommands(group: str = "") -> dict[str, str]:
     return found
 
 
-class HelpfulCommand(TyperCommand):
-    """A command with paged help; `-5` means `-n 5` if the command takes `-n`."""
+class PagedHelp:
+    """Shows the help in the pager on a terminal."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        option = super().get_help_option(ctx)  # type: ignore[misc]
+        option.callback = _show_help
+        return option
+
+
+def _show_help(ctx: Any, _parameter: Any, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        with ctx.find_root().obj.output as output:
+            output.write(ctx.get_help().splitlines(), paged=True)
+        raise typer.Exit(0)
+
+
+class HelpfulCommand(PagedHelp, TyperCommand):
+    """A command with short help; `-5` means `-n 5` if the command takes `-n`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if any("-n" in parameter.opts for parameter in self.params):
@@ -137,9 +170,6 @@ class HelpfulCommand(TyperCommand):
             head = [re.sub(r"^-(\d+)$", r"-n\1", word) for word in args[:end]]
             args = head + args[end:]
         return super().parse_args(ctx, args)
-
-    def get_help_option(self, ctx: Any) -> Any:
-        return _paged(super().get_help_option(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
@@ -163,7 +193,7 @@ def own_parameters(command: Any) -> list[Any]:
     return [parameter for parameter in command.params if parameter.name not in COMMON]
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(PagedHelp, TyperGroup):
     """A group whose commands are imported when they are called."""
 
     @property
@@ -171,11 +201,14 @@ class LazyGroup(TyperGroup):
         return "" if self.name == PROGRAM else str(self.name)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(subcommands(self._prefix))
+        # `run` turns help into an option, so only completion gets to see it.
+        return [*subcommands(self._prefix), *([] if self._prefix else ["help"])]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if not self._prefix:
             cmd_name = ALIASES.get(cmd_name, cmd_name)
+            if cmd_name == "help" and ctx.resilient_parsing:
+                return root()
         return load(f"{self._prefix} {cmd_name}".strip())
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -194,16 +227,13 @@ class LazyGroup(TyperGroup):
             raise UsageError(f"unknown command: {ctx.command_path} {name}", hint=hint)
         return super().resolve_command(ctx, args)
 
-    def get_help_option(self, ctx: Any) -> Any:
-        return _paged(super().get_help_option(ctx))
-
 
 @cache
 def load(name: str) -> Any:
     """Return the typer command or group with this full name, or None."""
     if name in GROUPS:
         return _make_group(name, GROUPS[name].summary + ".", GROUPS[name].default)
-    command = _find(name)
+    command = find_command(name)
     if command is None:
         return None
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -211,9 +241,9 @@ def load(name: str) -> Any:
         name=name.rpartition(" ")[2],
         cls=HelpfulCommand,
         short_help=command.summary,
-        epilog=_epilog(name),
+        epilog=command.epilog,
         context_settings=_CONTEXT,
-    )(getattr(_module(command), command.target.partition(":")[2]))
+    )(getattr(command.module, command.target.partition(":")[2]))
     return typer.main.get_command(app)
 
 
@@ -272,66 +302,24 @@ def _show_version(wanted: bool) -> None:
 class RootOptions:
     version: Annotated[
         bool,
-        typer.Option(
-            "--version",
-            "-V",
-            is_eager=True,
-            callback=_show_version,
-            help="Show versions for a bug report.",
-        ),
+        typer.Option("--version", "-V", is_eager=True, callback=_show_version),
+        "Show versions for a bug report.",
     ] = False
 
 
-def examples_of(name: str) -> tuple[tuple[str, str], ...]:
-    """Return the examples of a command: pairs of command line and explanation."""
-    command = _find(name)
-    assert command is not None
-    examples: dict[str, tuple[tuple[str, str], ...]] = _module(command).EXAMPLES
-    return examples.get(name, ())
-
-
-def _find(name: str) -> Command | None:
+def find_command(name: str) -> Command | None:
     return next((command for command in COMMANDS if command.name == name), None)
 
 
-def _module(command: Command) -> Any:
-    return importlib.import_module(f"icectl.cli.commands.{command.target.partition(':')[0]}")
-
-
-def find_command(arguments: list[str]) -> str:
-    """The command that the words name, "" where they name none."""
-    names = {command.name for command in COMMANDS}
+def called_command(arguments: list[str]) -> str:
+    """Return the name of the command that the words call, or an empty text."""
     for place, word in enumerate(arguments):
-        if word in GROUPS or word in names:
-            below = f"{word} {arguments[place + 1]}" if place + 1 < len(arguments) else ""
-            return below if below in names else word
+        below = " ".join(arguments[place : place + 2])
+        if word in GROUPS or find_command(word):
+            return below if find_command(below) else word
     return ""
 
 
 def parameters_of(command: str) -> list[Any]:
-    """Of a command by its full name; none of \"\"."""
+    """Return the parameters of a command, and none for an empty name."""
     return list(load(command).params) if command else []
-
-
-def _epilog(name: str) -> str:
-    """Format the examples; typer re-flows paragraphs that do not begin with \\b."""
-    lines = [f"  {line}\n      {meaning}" for line, meaning in examples_of(name)]
-    examples = "\b\nExamples:\n" + "\n".join(lines) if lines else ""
-    return f"{examples}\n\n{COMMON_HELP}".strip()
-
-
-def _paged(option: Any) -> Any:
-    """Make the help option use the pager on a terminal."""
-    if option is None:
-        return None
-
-    def show(ctx: Any, _parameter: Any, value: bool) -> None:
-        if value and not ctx.resilient_parsing:
-            from icectl.cli.terminal import Output
-
-            with Output(ctx.find_root().obj.environ) as output:
-                output.write(ctx.get_help().splitlines(), paged=True)
-            raise typer.Exit(0)
-
-    option.callback = show
-    return option

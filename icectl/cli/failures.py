@@ -12,7 +12,7 @@ from typing import Any
 import typer
 
 from icectl.cli import exit_codes
-from icectl.cli.app import PROGRAM, find_command, parameters_of
+from icectl.cli.app import PROGRAM, called_command, parameters_of
 from icectl.cli.context import CommandContext
 from icectl.cli.hints import describe_hint
 from icectl.errors import (
@@ -59,7 +59,7 @@ def _usage_error(error: typer.TyperException, arguments: list[str]) -> UsageErro
     from icectl.cli.locations import is_repository_directory
 
     message = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
-    command = find_command(arguments)
+    command = called_command(arguments)
     path = f"{PROGRAM} {command}".rstrip()
     hint = f"see {path} --help"
     option = getattr(error, "option_name", None)

@@ -15,7 +15,7 @@ from typing import Any
 
 from icectl import __version__
 from icectl.checks.rules import RULES
-from icectl.cli.app import COMMANDS, GROUPS, examples_of, load, own_parameters, root, subcommands
+from icectl.cli.app import COMMANDS, GROUPS, load, own_parameters, root, subcommands
 from icectl.cli.exit_codes import EXIT_CODES
 from icectl.cli.roff import escape, markdown_to_roff
 
@@ -77,7 +77,8 @@ def _command_page(word: str) -> str:
     more = MANUAL / f"icectl-{word}.1.md"
     if more.exists():
         parts.append(more.read_text(encoding="utf-8"))
-    examples = [f"`{line}`\n: {meaning}" for name in names for line, meaning in examples_of(name)]
+    found = [pair for one in COMMANDS if one.name in names for pair in one.examples]
+    examples = [f"`{line}`\n: {meaning}" for line, meaning in found]
     parts += ["## EXAMPLES", *examples] if examples else []
     related = ("icectl(1)", *RELATED.get(word, ()), "icectl-config(5)", "icectl-json(7)")
     parts += ["## SEE ALSO", ", ".join(f"**{page[:-3]}**{page[-3:]}" for page in related)]

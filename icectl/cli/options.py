@@ -11,6 +11,7 @@ import functools
 import inspect
 import shlex
 from collections.abc import Callable, Iterable
+from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
@@ -24,6 +25,10 @@ if TYPE_CHECKING:
 
 CommandBody = Callable[..., int | None]
 _KEYWORD = inspect.Parameter.KEYWORD_ONLY
+Flag = Annotated[bool, typer.Option()]
+Time = Annotated[str | None, typer.Option(metavar="TIME")]
+Age = Annotated[str | None, typer.Option(metavar="AGE")]
+File = Annotated[str | None, typer.Option(metavar="FILE")]
 _NAMES = ("REF", "FROM", "TO", "BRANCH", "TAG", "NAME")
 
 
@@ -33,38 +38,25 @@ class CommonOptions:
 
     repo: Annotated[
         str | None,
-        typer.Option(
-            "--repo",
-            "-r",
-            metavar="LOCATION",
-            help="The repository: a path, a URL (s3://, gs://, file://, memory://) or a name from "
-            "the config file. Default: $ICECTL_REPO, else the repository around the current "
-            "directory.",
-        ),
+        typer.Option("--repo", "-r", metavar="LOCATION"),
+        "The repository: a path, a URL (s3://, gs://, file://, memory://) or a name from "
+        "the config file. Default: $ICECTL_REPO, else the repository around the current "
+        "directory.",
     ] = None
     storage_option: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="A storage option, such as endpoint_url=http://127.0.0.1:9000. Repeatable. "
-            "Credentials come from the standard variables and files.",
-        ),
+        typer.Option(metavar="KEY=VALUE"),
+        "A storage option, such as endpoint_url=http://127.0.0.1:9000. Repeatable. "
+        "Credentials come from the standard variables and files.",
     ] = None
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False
-    jsonl: Annotated[bool, typer.Option("--jsonl", help="Print one JSON object per line.")] = False
-    no_color: Annotated[bool, typer.Option("--no-color", help="Never use colour.")] = False
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Print no progress and no notes.")
-    ] = False
+    json: Annotated[Flag, "Print one JSON document."] = False
+    jsonl: Annotated[Flag, "Print one JSON object per line."] = False
+    no_color: Annotated[Flag, "Never use colour."] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q"), "Print no progress and no notes."] = False
     verbose: Annotated[
         int,
-        typer.Option(
-            "--verbose",
-            "-v",
-            count=True,
-            show_default=False,
-            help="Log operations to stderr; -vv logs every request.",
-        ),
+        typer.Option("--verbose", "-v", count=True, show_default=False),
+        "Log operations to stderr; -vv logs every request.",
     ] = 0
 
     def repository_words(self) -> str:
@@ -135,10 +127,8 @@ def command(
             if one.name in groups:
                 parameters += option_parameters(groups[one.name])
             else:
-                parameters.append(one.replace(kind=_KEYWORD, annotation=hints[one.name]))
+                parameters.append(_parameter(one.name, hints[one.name], one.default))
         parameters += [one for one in option_parameters(CommonOptions) if taken.get(one.name, True)]
-        for one in parameters:
-            _complete_by_metavar(get_args(one.annotation)[1])
         set_parameters(run, parameters)
         return run
 
@@ -148,10 +138,24 @@ def command(
 def option_parameters(options: type) -> list[inspect.Parameter]:
     """The fields of a dataclass as parameters of a command."""
     hints = get_type_hints(options, include_extras=True)
-    return [
-        inspect.Parameter(one.name, _KEYWORD, default=one.default, annotation=hints[one.name])
-        for one in fields(options)
-    ]
+    return [_parameter(one.name, hints[one.name], one.default) for one in fields(options)]
+
+
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """The parameter for typer, from `Annotated[TYPE, typer.Option(...), "help"]`.
+
+    A flag has no `--no-NAME`. The metavar selects the completion, and where it stands for a name
+    or a REF, a location is refused.
+    """
+    kind, info, text = get_args(annotation)
+    info = copy(info)
+    info.help = text
+    if kind is bool and info.default is ...:  # no name is given
+        info.param_decls = (f"--{name.replace('_', '-')}",)
+    info.autocompletion = completion.BY_METAVAR.get(info.metavar)
+    if info.metavar in _NAMES:
+        info.callback = refuse_location
+    return inspect.Parameter(name, _KEYWORD, default=default, annotation=Annotated[kind, info])
 
 
 def set_parameters(function: Any, parameters: Iterable[inspect.Parameter]) -> None:
@@ -159,14 +163,6 @@ def set_parameters(function: Any, parameters: Iterable[inspect.Parameter]) -> No
     first = inspect.Parameter("ctx", _KEYWORD, annotation=typer.Context)
     function.__signature__ = inspect.Signature([first, *parameters])
     function.__annotations__ = {}
-
-
-def _complete_by_metavar(declared: Any) -> None:
-    """Set the completion for the metavar; refuse a location if a name or a REF is expected."""
-    if declared.autocompletion is None:
-        declared.autocompletion = completion.BY_METAVAR.get(declared.metavar)
-    if declared.metavar in _NAMES and declared.callback is None:
-        declared.callback = refuse_location
 
 
 REF_HELP = (
@@ -191,37 +187,27 @@ def refuse_location(ctx: typer.Context, value: Any) -> Any:
     return value
 
 
-RefArgument = Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)]
-OptionalRefArgument = Annotated[str | None, typer.Argument(metavar="REF", help=REF_HELP)]
+RefArgument = Annotated[str, typer.Argument(metavar="REF"), REF_HELP]
+OptionalRefArgument = Annotated[str | None, typer.Argument(metavar="REF"), REF_HELP]
 DefaultRefArgument = Annotated[
-    str, typer.Argument(metavar="REF", help=f"{REF_HELP} Default: main.", show_default=False)
+    str, typer.Argument(metavar="REF", show_default=False), f"{REF_HELP} Default: main."
 ]
-BranchArgument = Annotated[str, typer.Argument(metavar="BRANCH", help="The branch.")]
-TagArgument = Annotated[str, typer.Argument(metavar="TAG", help="The tag.")]
-NewNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The new name.")]
+BranchArgument = Annotated[str, typer.Argument(metavar="BRANCH"), "The branch."]
+TagArgument = Annotated[str, typer.Argument(metavar="TAG"), "The tag."]
+NewNameArgument = Annotated[str, typer.Argument(metavar="NAME"), "The new name."]
 PathArgument = Annotated[
-    str, typer.Argument(metavar="PATH", help="A node of the hierarchy, such as /group/array.")
+    str, typer.Argument(metavar="PATH"), "A node of the hierarchy, such as /group/array."
 ]
 NumberOption = Annotated[
-    int | None,
-    typer.Option("--number", "-n", metavar="COUNT", min=0, help="Show at most this many."),
+    int | None, typer.Option("--number", "-n", metavar="COUNT", min=0), "Show at most this many."
 ]
 _MOMENT_HELP = (
     "A date (2024-01-31), a time (2024-01-31T12:00:00Z), or an age (3d, 12h, '2 weeks', yesterday)."
 )
-SinceOption = Annotated[
-    str | None, typer.Option(metavar="TIME", help=f"Show entries since this. {_MOMENT_HELP}")
-]
-UntilOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="TIME", help=f"Show entries until this. {_MOMENT_HELP} A date includes the day."
-    ),
-]
+SinceOption = Annotated[Time, f"Show entries since this. {_MOMENT_HELP}"]
+UntilOption = Annotated[Time, f"Show entries until this. {_MOMENT_HELP} A date includes the day."]
 ExpectOption = Annotated[
-    str | None, typer.Option(metavar="REF", help="Refuse unless it points to this snapshot.")
+    str | None, typer.Option(metavar="REF"), "Refuse unless it points to this snapshot."
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would be done without changing anything.")
-]
+YesOption = Annotated[bool, typer.Option("--yes", "-y"), "Do not ask for confirmation."]
+DryRunOption = Annotated[Flag, "Show what would be done without changing anything."]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from icectl.cli.options import Flag, Time
 from icectl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -29,11 +30,9 @@ rate, one process needs about 5 GB for 50 million references.
 
 EngineOption = Annotated[
     Literal["auto", "local", "spark"],
-    typer.Option(
-        metavar="auto|local|spark",
-        help="Run in this process (local) or on Spark. auto uses Spark if a Spark option is given, "
-        f"or for more than {ROWS_FOR_SPARK // 1_000_000} million references if it is installed.",
-    ),
+    typer.Option(metavar="auto|local|spark"),
+    "Run in this process (local) or on Spark. auto uses Spark if a Spark option is given, "
+    f"or for more than {ROWS_FOR_SPARK // 1_000_000} million references if it is installed.",
 ]
 
 
@@ -43,21 +42,17 @@ class SparkPlace:
 
     spark_master: Annotated[
         str | None,
-        typer.Option(
-            metavar="URL",
-            help="The master of a Spark cluster, such as spark://HOST:7077. Default: this machine, "
-            "local[*].",
-        ),
+        typer.Option(metavar="URL"),
+        "The master of a Spark cluster, such as spark://HOST:7077. Default: this machine, "
+        "local[*].",
     ] = None
     spark_remote: Annotated[
-        str | None, typer.Option(metavar="URL", help="A Spark Connect server: sc://HOST:15002.")
+        str | None, typer.Option(metavar="URL"), "A Spark Connect server: sc://HOST:15002."
     ] = None
     spark_conf: Annotated[
         list[str],
-        typer.Option(
-            metavar="KEY=VALUE",
-            help="A Spark setting, such as spark.executor.memory=4g. Repeatable.",
-        ),
+        typer.Option(metavar="KEY=VALUE"),
+        "A Spark setting, such as spark.executor.memory=4g. Repeatable.",
     ] = ()  # type: ignore[assignment]
 
     def choose(self, engine: str, command: str) -> SparkChoice:
@@ -80,23 +75,16 @@ class ScopeOptions:
 
     ref: Annotated[
         list[str],
-        typer.Option(
-            metavar="REF",
-            help="Use these versions; for snapshots and changes, their history. Repeatable. "
-            "Default: main; for snapshots and changes, all snapshots.",
-        ),
+        typer.Option(metavar="REF"),
+        "Use these versions; for snapshots and changes, their history. Repeatable. "
+        "Default: main; for snapshots and changes, all snapshots.",
     ] = ()  # type: ignore[assignment]
-    all_snapshots: Annotated[
-        bool, typer.Option("--all-snapshots", help="Use every snapshot of the repository.")
-    ] = False
+    all_snapshots: Annotated[Flag, "Use every snapshot of the repository."] = False
     as_of: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Versions and history as they were then: a date (2024-01-31), a time "
-            "(2024-01-31T12:00:00Z), or an age (3d). refs, ops_log and objects are always as they "
-            "are now.",
-        ),
+        Time,
+        "Versions and history as they were then: a date (2024-01-31), a time "
+        "(2024-01-31T12:00:00Z), or an age (3d). refs, ops_log and objects are always as they "
+        "are now.",
     ] = None
 
     def resolve(self, context: CommandContext, repository: Repository) -> Scope:

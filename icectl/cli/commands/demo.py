@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import command
+from icectl.cli.options import Flag, command
 from icectl.demo.tour import Tour
 from icectl.demo.write import check_directory, choose_author, parse_directory, write_demo_repository
 
@@ -25,19 +25,15 @@ EXAMPLES = {
 def demo(
     context: CommandContext,
     directory: Annotated[
-        str,
-        typer.Argument(metavar="DIRECTORY", help="A new or an empty directory for the repository."),
+        str, typer.Argument(metavar="DIRECTORY"), "A new or an empty directory for the repository."
     ],
     writer: Annotated[
         Literal["icechunk", "icectl"] | None,
-        typer.Option(
-            help="The writer of the repository: the official package (the default if it is "
-            "installed) or icectl itself."
-        ),
+        typer.Option(),
+        "The writer of the repository: the official package (the default if it is "
+        "installed) or icectl itself.",
     ] = None,
-    no_tour: Annotated[
-        bool, typer.Option("--no-tour", help="Create the repository but run no commands.")
-    ] = False,
+    no_tour: Annotated[Flag, "Create the repository but run no commands."] = False,
 ) -> None:
     """Create a demo repository and tour the commands.
 

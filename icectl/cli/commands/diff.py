@@ -10,7 +10,7 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
-from icectl.cli.options import REF_HELP, command
+from icectl.cli.options import REF_HELP, Flag, command
 from icectl.errors import UsageError
 from icectl.repository.resolve import DEFAULT_REF, parse_range
 
@@ -33,34 +33,21 @@ EXAMPLES = {
 def diff(
     context: CommandContext,
     from_: Annotated[
-        str | None, typer.Argument(metavar="FROM", help=f"The older version. {REF_HELP}")
+        str | None, typer.Argument(metavar="FROM"), f"The older version. {REF_HELP}"
     ] = None,
     to: Annotated[
-        str | None, typer.Argument(metavar="TO", help="The newer version. Default: main.")
+        str | None, typer.Argument(metavar="TO"), "The newer version. Default: main."
     ] = None,
     commit: Annotated[
-        str | None, typer.Option(metavar="REF", help="Compare one commit with its parent.")
+        str | None, typer.Option(metavar="REF"), "Compare one commit with its parent."
     ] = None,
-    merge_base: Annotated[
-        bool,
-        typer.Option("--merge-base", help="Start at the newest common ancestor of FROM and TO."),
-    ] = False,
-    path: Annotated[
-        str, typer.Option(metavar="PATH", help="Only this node and its descendants.")
-    ] = "/",
-    chunks: Annotated[
-        bool, typer.Option("--chunks", help="Show chunk coordinates as ranges.")
-    ] = False,
-    stat: Annotated[bool, typer.Option("--stat", help="Show a table of chunks and bytes.")] = False,
-    name_only: Annotated[
-        bool, typer.Option("--name-only", help="Show only the changed paths.")
-    ] = False,
+    merge_base: Annotated[Flag, "Start at the newest common ancestor of FROM and TO."] = False,
+    path: Annotated[str, typer.Option(metavar="PATH"), "Only this node and its descendants."] = "/",
+    chunks: Annotated[Flag, "Show chunk coordinates as ranges."] = False,
+    stat: Annotated[Flag, "Show a table of chunks and bytes."] = False,
+    name_only: Annotated[Flag, "Show only the changed paths."] = False,
     exit_code: Annotated[
-        bool,
-        typer.Option(
-            "--exit-code",
-            help="Exit with 3 if there is a difference; with --quiet do not print the diff.",
-        ),
+        Flag, "Exit with 3 if there is a difference; with --quiet do not print the diff."
     ] = False,
 ) -> int:
     """Show changes between two versions.

@@ -7,11 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from icectl.cli.context import CommandContext
 from icectl.cli.hints import describe_hint
-from icectl.cli.options import command
+from icectl.cli.options import Flag, command
 from icectl.errors import IcectlError, RepositoryNotFoundError
 from icectl.render.words import format_count
 
@@ -31,10 +29,7 @@ EXAMPLES = {
 def doctor(
     context: CommandContext,
     read_only: Annotated[
-        bool,
-        typer.Option(
-            "--read-only", help="Do not test conditional writes, which writes a small object."
-        ),
+        Flag, "Do not test conditional writes, which writes a small object."
     ] = False,
 ) -> int | None:
     """Check the installation and the storage.

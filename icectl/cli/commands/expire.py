@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import DryRunOption, YesOption, command
+from icectl.cli.options import Age, DryRunOption, Flag, Time, YesOption, command
 from icectl.cli.values import parse_age, parse_moment
 from icectl.errors import UsageError
 from icectl.ops.expire.execute import execute_expiration
@@ -37,8 +37,8 @@ LATEST_CUTOFF = 24 * 3600 * 1_000_000
 """How far a cutoff may be ahead of the storage's clock, because the clocks of writers differ."""
 
 
-def _count(name: str, what: str) -> Any:
-    return typer.Option(f"--keep-{name}", metavar="COUNT", min=1, help=what)
+Count = Annotated[int | None, typer.Option(metavar="COUNT", min=1)]
+Globs = Annotated[list[str] | None, typer.Option(metavar="GLOB")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,57 +46,30 @@ class Rules:
     """The options that are rules; a policy in the config file has the same names."""
 
     older_than: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Release only snapshots flushed before this date, time or age (30d) by the "
-            "storage's clock. Without other rules, this is the official expiration.",
-        ),
+        Time,
+        "Release only snapshots flushed before this date, time or age (30d) by the "
+        "storage's clock. Without other rules, this is the official expiration.",
     ] = None
-    keep_last: Annotated[int | None, _count("last", "Keep the newest snapshots.")] = None
-    keep_hourly: Annotated[
-        int | None, _count("hourly", "Keep the newest of each of the last hours with a snapshot.")
-    ] = None
-    keep_daily: Annotated[int | None, _count("daily", "The same for days.")] = None
-    keep_weekly: Annotated[int | None, _count("weekly", "The same for weeks (ISO).")] = None
-    keep_monthly: Annotated[int | None, _count("monthly", "The same for months.")] = None
-    keep_yearly: Annotated[int | None, _count("yearly", "The same for years.")] = None
+    keep_last: Annotated[Count, "Keep the newest snapshots."] = None
+    keep_hourly: Annotated[Count, "Keep the newest of each of the last hours with a snapshot."] = (
+        None
+    )
+    keep_daily: Annotated[Count, "The same for days."] = None
+    keep_weekly: Annotated[Count, "The same for weeks (ISO)."] = None
+    keep_monthly: Annotated[Count, "The same for months."] = None
+    keep_yearly: Annotated[Count, "The same for years."] = None
     keep_within: Annotated[
-        str | None,
-        typer.Option(
-            metavar="AGE",
-            help="Keep snapshots younger than this, relative to the newest one of the branch.",
-        ),
+        Age, "Keep snapshots younger than this, relative to the newest one of the branch."
     ] = None
-    keep_tagged: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--keep-tagged", metavar="GLOB", help="Keep the snapshots of these tags. Repeatable."
-        ),
-    ] = None
+    keep_tagged: Annotated[Globs, "Keep the snapshots of these tags. Repeatable."] = None
     branch: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="GLOB",
-            help="Apply the rules only to these branches; keep all others. Repeatable.",
-        ),
+        Globs, "Apply the rules only to these branches; keep all others. Repeatable."
     ] = None
-    protect: Annotated[
-        list[str] | None,
-        typer.Option(metavar="GLOB", help="Exempt these branches and tags. Repeatable."),
-    ] = None
+    protect: Annotated[Globs, "Exempt these branches and tags. Repeatable."] = None
     delete_expired_branches: Annotated[
-        bool,
-        typer.Option(
-            "--delete-expired-branches", help="Delete branches whose tip is expired, except main."
-        ),
+        Flag, "Delete branches whose tip is expired, except main."
     ] = False
-    delete_expired_tags: Annotated[
-        bool,
-        typer.Option(
-            "--delete-expired-tags", help="Delete tags that point to an expired snapshot."
-        ),
-    ] = False
+    delete_expired_tags: Annotated[Flag, "Delete tags that point to an expired snapshot."] = False
 
 
 @command()
@@ -105,10 +78,8 @@ def expire(
     rules: Rules,
     policy: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Use the rules in the config file: [repositories.REPO.policies.NAME].",
-        ),
+        typer.Option(metavar="NAME"),
+        "Use the rules in the config file: [repositories.REPO.policies.NAME].",
     ] = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,

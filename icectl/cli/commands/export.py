@@ -45,18 +45,15 @@ ALL = "all"
 def export(
     context: CommandContext,
     tables: Annotated[
-        list[str],
-        typer.Argument(metavar="TABLE", help=f"One or more of {', '.join(TABLES)}; or {ALL}."),
+        list[str], typer.Argument(metavar="TABLE"), f"One or more of {', '.join(TABLES)}; or {ALL}."
     ],
     to: Annotated[
         str,
-        typer.Option(
-            metavar="DIRECTORY",
-            help="The target directory, for files TABLE/part-….FORMAT. With Spark also a URL.",
-        ),
+        typer.Option(metavar="DIRECTORY"),
+        "The target directory, for files TABLE/part-….FORMAT. With Spark also a URL.",
     ],
     format_: Annotated[
-        Literal["parquet", "csv", "jsonl"], typer.Option("--format", help="The file format.")
+        Literal["parquet", "csv", "jsonl"], typer.Option("--format"), "The file format."
     ] = "parquet",
     *,
     versions: ScopeOptions,

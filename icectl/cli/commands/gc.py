@@ -12,7 +12,7 @@ import typer
 
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
-from icectl.cli.options import DryRunOption, YesOption, command
+from icectl.cli.options import Age, DryRunOption, File, Flag, Time, YesOption, command
 from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.cli.values import parse_age, parse_moment
 from icectl.errors import UsageError
@@ -44,91 +44,58 @@ KINDS = ("snapshots", "transaction_logs", "manifests", "chunks")
 def collect(
     context: CommandContext,
     older_than: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Delete only objects older than this age (7d, 12h) or date, by the storage's "
-            "clock.",
-        ),
+        Time, "Delete only objects older than this age (7d, 12h) or date, by the storage's clock."
     ] = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     only: Annotated[
         list[str],
-        typer.Option(
-            metavar="KINDS",
-            help=f"Delete only these kinds, separated by commas: {', '.join(KINDS)}. Repeatable.",
-        ),
+        typer.Option(metavar="KINDS"),
+        f"Delete only these kinds, separated by commas: {', '.join(KINDS)}. Repeatable.",
     ] = (),  # type: ignore[assignment]
     plan: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Save the plan for the kinds of --only: as Parquet if FILE ends in .parquet, "
-            "otherwise as JSON Lines.",
-        ),
+        File,
+        "Save the plan for the kinds of --only: as Parquet if FILE ends in .parquet, "
+        "otherwise as JSON Lines.",
     ] = None,
     apply: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Delete the objects in this saved plan that are still garbage. --older-than "
-            "overrides the time of the plan.",
-        ),
+        File,
+        "Delete the objects in this saved plan that are still garbage. --older-than "
+        "overrides the time of the plan.",
     ] = None,
     max_delete: Annotated[
         str | None,
-        typer.Option(
-            metavar="20%|N",
-            help="Refuse to delete more than this share (20%) or number of all objects.",
-        ),
+        typer.Option(metavar="20%|N"),
+        "Refuse to delete more than this share (20%) or number of all objects.",
     ] = None,
     allow_recent: Annotated[
-        bool,
-        typer.Option(
-            "--allow-recent",
-            help="Allow a time less than 24 hours ago. Only safe while nobody writes.",
-        ),
+        Flag, "Allow a time less than 24 hours ago. Only safe while nobody writes."
     ] = False,
     known_missing: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Accept these missing objects: the list that `icectl validate` writes, or one "
-            "path per line.",
-        ),
+        File,
+        "Accept these missing objects: the list that `icectl validate` writes, or one "
+        "path per line.",
     ] = None,
     overwritten_older_than: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Also delete older backups of the repo file in overwritten/ that the ops log "
-            "does not need.",
-        ),
+        Time,
+        "Also delete older backups of the repo file in overwritten/ that the ops log "
+        "does not need.",
     ] = None,
     truncate_ops_log: Annotated[
-        bool,
-        typer.Option(
-            "--truncate-ops-log",
-            help="With --overwritten-older-than: truncate the ops log at that time, so that "
-            "backups it needs can be deleted, too.",
-        ),
+        Flag,
+        "With --overwritten-older-than: truncate the ops log at that time, so that "
+        "backups it needs can be deleted, too.",
     ] = False,
     abandon_history: Annotated[
         list[str],
-        typer.Option(
-            metavar="BACKUP",
-            help="Abandon the line of history that ends in this backup and is not part of the "
-            "repo file: delete what only it lists, and its backups. Repeatable.",
-        ),
+        typer.Option(metavar="BACKUP"),
+        "Abandon the line of history that ends in this backup and is not part of the "
+        "repo file: delete what only it lists, and its backups. Repeatable.",
     ] = (),  # type: ignore[assignment]
     max_runtime: Annotated[
-        str | None,
-        typer.Option(
-            metavar="AGE",
-            help="Stop after this time (30m, 2h) with exit code 3. The next run plans again and "
-            "continues to delete.",
-        ),
+        Age,
+        "Stop after this time (30m, 2h) with exit code 3. The next run plans again and "
+        "continues to delete.",
     ] = None,
     engine: EngineOption = "auto",
     *,

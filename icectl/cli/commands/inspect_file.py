@@ -11,7 +11,7 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.locations import is_repository_directory, looks_like_location, without_password
-from icectl.cli.options import command
+from icectl.cli.options import Flag, command
 from icectl.errors import FormatError, RepositoryNotFoundError, UsageError
 from icectl.ops.inspect_file import (
     describe_file,
@@ -40,18 +40,12 @@ def inspect_file(
     context: CommandContext,
     file: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE",
-            help="A path, a URL, or - for standard input; in a repository also an id, or a name "
-            "such as snapshots/1CECHNKREP0F1RSTCMT0.",
-        ),
+        typer.Argument(metavar="FILE"),
+        "A path, a URL, or - for standard input; in a repository also an id, or a name "
+        "such as snapshots/1CECHNKREP0F1RSTCMT0.",
     ],
-    refs: Annotated[
-        bool, typer.Option("--refs", help="List the references of a manifest.")
-    ] = False,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Write the decompressed payload to standard output.")
-    ] = False,
+    refs: Annotated[Flag, "List the references of a manifest."] = False,
+    raw: Annotated[Flag, "Write the decompressed payload to standard output."] = False,
 ) -> None:
     """Show the content of one file.
 

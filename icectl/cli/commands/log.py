@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import REF_HELP, NumberOption, SinceOption, UntilOption, command
+from icectl.cli.options import REF_HELP, Flag, NumberOption, SinceOption, UntilOption, command
 from icectl.errors import UsageError
 from icectl.ops.log import LogOptions, read_log, read_whole_log, shown_parents
 from icectl.render.log import render_log, render_log_graph
@@ -30,28 +30,19 @@ NOTHING_FITS = "no matching commits"
 @command(jsonl=True)
 def log(
     context: CommandContext,
-    ref: Annotated[
-        str | None, typer.Argument(metavar="REF", help=f"{REF_HELP} Default: main.")
-    ] = None,
+    ref: Annotated[str | None, typer.Argument(metavar="REF"), f"{REF_HELP} Default: main."] = None,
     number: NumberOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    oneline: Annotated[bool, typer.Option("--oneline", help="Show one line per commit.")] = False,
-    stat: Annotated[
-        bool,
-        typer.Option("--stat", help="Count the changes of each commit, from its transaction log."),
-    ] = False,
+    oneline: Annotated[Flag, "Show one line per commit."] = False,
+    stat: Annotated[Flag, "Count the changes of each commit, from its transaction log."] = False,
     path: Annotated[
         str | None,
-        typer.Option(
-            metavar="PATH",
-            help="Only commits that changed this node or its descendants, across moves.",
-        ),
+        typer.Option(metavar="PATH"),
+        "Only commits that changed this node or its descendants, across moves.",
     ] = None,
-    all: Annotated[  # noqa: A002
-        bool, typer.Option("--all", help="Show all snapshots, including those on no branch.")
-    ] = False,
-    graph: Annotated[bool, typer.Option("--graph", help="Draw the history as a graph.")] = False,
+    all: Annotated[Flag, "Show all snapshots, including those on no branch."] = False,  # noqa: A002
+    graph: Annotated[Flag, "Draw the history as a graph."] = False,
 ) -> None:
     """Show the commit history.
 

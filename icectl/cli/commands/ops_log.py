@@ -42,13 +42,11 @@ def ops_log(
     until: UntilOption = None,
     kind: Annotated[
         list[str],
-        typer.Option(
-            metavar="KIND",
-            help=f"Only operations of this kind. Repeatable. One of: {', '.join(KINDS)}.",
-        ),
+        typer.Option(metavar="KIND"),
+        f"Only operations of this kind. Repeatable. One of: {', '.join(KINDS)}.",
     ] = (),  # type: ignore[assignment]
     branch: Annotated[
-        str | None, typer.Option(metavar="BRANCH", help="Only operations on this branch.")
+        str | None, typer.Option(metavar="BRANCH"), "Only operations on this branch."
     ] = None,
 ) -> int:
     """Show the operations on the repository.

@@ -49,7 +49,7 @@ class Remote:
     storage_options: dict[str, str]
 
 
-NameArgument = Annotated[str, typer.Argument(metavar="REMOTE", help="The name of the repository.")]
+NameArgument = Annotated[str, typer.Argument(metavar="REMOTE"), "The name of the repository."]
 
 
 @command(repository=False, jsonl=True)
@@ -80,9 +80,9 @@ def show(context: CommandContext, name: NameArgument) -> None:
 @command(repository=False, storage_options=True)
 def add(
     context: CommandContext,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME"), "The new name."],
     location: Annotated[
-        str, typer.Argument(metavar="LOCATION", help="A path or a URL (s3://, gs://, file://).")
+        str, typer.Argument(metavar="LOCATION"), "A path or a URL (s3://, gs://, file://)."
     ],
 ) -> None:
     """Give a repository a name.

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import command
+from icectl.cli.options import Flag, command
 from icectl.cli.values import check_text, parse_value
 from icectl.errors import UsageError
 from icectl.model.redaction import redact_locations
@@ -45,7 +45,7 @@ EXAMPLES = {
         ("icectl flags set delete_tag default", "remove the setting"),
     ),
 }
-CONFIG_KEY = typer.Argument(metavar="CONFIG_KEY", help="A dotted key, such as compression.level.")
+KEY_HELP = "A dotted key, such as compression.level."
 
 
 @command()
@@ -64,18 +64,16 @@ def set_status(
     context: CommandContext,
     availability: Annotated[
         Literal["online", "read-only", "offline", "read_only"],
-        typer.Argument(metavar="AVAILABILITY", help="online, read-only or offline."),
+        typer.Argument(metavar="AVAILABILITY"),
+        "online, read-only or offline.",
     ],
     reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="The reason, which clients show to users.")
+        str | None, typer.Option(metavar="TEXT"), "The reason, which clients show to users."
     ] = None,
     accept_older_repo: Annotated[
-        bool,
-        typer.Option(
-            "--accept-older-repo",
-            help="Continue with a repo file that is older than its own backups. gc keeps the "
-            "snapshots that only newer backups list.",
-        ),
+        Flag,
+        "Continue with a repo file that is older than its own backups. gc keeps the "
+        "snapshots that only newer backups list.",
     ] = False,
 ) -> None:
     """Set the repository online, read-only or offline.
@@ -99,7 +97,10 @@ def set_status(
 
 
 @command()
-def get_config(context: CommandContext, key: Annotated[str | None, CONFIG_KEY] = None) -> None:
+def get_config(
+    context: CommandContext,
+    key: Annotated[str | None, typer.Argument(metavar="CONFIG_KEY"), KEY_HELP] = None,
+) -> None:
     """Show the stored configuration.
 
     With KEY, show one value.
@@ -118,9 +119,9 @@ def get_config(context: CommandContext, key: Annotated[str | None, CONFIG_KEY] =
 @command()
 def set_config(
     context: CommandContext,
-    key: Annotated[str, CONFIG_KEY],
+    key: Annotated[str, typer.Argument(metavar="CONFIG_KEY"), KEY_HELP],
     value: Annotated[
-        str, typer.Argument(metavar="VALUE", help="JSON, or plain text; null restores the default.")
+        str, typer.Argument(metavar="VALUE"), "JSON, or plain text; null restores the default."
     ],
 ) -> None:
     """Set a value of the stored configuration.
@@ -135,7 +136,7 @@ def set_config(
 @command()
 def get_metadata(
     context: CommandContext,
-    key: Annotated[str | None, typer.Argument(metavar="KEY", help="The name of one value.")] = None,
+    key: Annotated[str | None, typer.Argument(metavar="KEY"), "The name of one value."] = None,
 ) -> None:
     """Show the metadata of the repository.
 
@@ -156,8 +157,8 @@ def get_metadata(
 @command()
 def set_metadata(
     context: CommandContext,
-    key: Annotated[str, typer.Argument(metavar="KEY", help="The name of the value.")],
-    value: Annotated[str, typer.Argument(metavar="VALUE", help="JSON or plain text.")],
+    key: Annotated[str, typer.Argument(metavar="KEY"), "The name of the value."],
+    value: Annotated[str, typer.Argument(metavar="VALUE"), "JSON or plain text."],
 ) -> None:
     """Add or replace a metadata value."""
     if not key:
@@ -170,7 +171,7 @@ def set_metadata(
 @command()
 def unset_metadata(
     context: CommandContext,
-    keys: Annotated[list[str], typer.Argument(metavar="KEY", help="The names of the values.")],
+    keys: Annotated[list[str], typer.Argument(metavar="KEY"), "The names of the values."],
 ) -> None:
     """Remove metadata values."""
     settings.unset_metadata(context.open_repository(), keys)
@@ -191,12 +192,10 @@ def list_flags(context: CommandContext) -> None:
 def set_flag(
     context: CommandContext,
     flag: Annotated[
-        str,
-        typer.Argument(metavar="FLAG", help="move_node, create_tag, delete_tag, or its number."),
+        str, typer.Argument(metavar="FLAG"), "move_node, create_tag, delete_tag, or its number."
     ],
     value: Annotated[
-        Literal["on", "off", "default"],
-        typer.Argument(metavar="VALUE", help="on, off, or default."),
+        Literal["on", "off", "default"], typer.Argument(metavar="VALUE"), "on, off, or default."
     ],
 ) -> None:
     """Turn a feature flag on or off.

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import DefaultRefArgument, PathArgument, command
+from icectl.cli.options import DefaultRefArgument, Flag, PathArgument, command
 from icectl.errors import RefNotFoundError
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.resolve import DEFAULT_REF
@@ -52,16 +52,11 @@ def ls(
     context: CommandContext,
     ref: DefaultRefArgument = DEFAULT_REF,
     path: PathArgument = "/",
-    tree: Annotated[bool, typer.Option("--tree", help="Draw the hierarchy as a tree.")] = False,
+    tree: Annotated[Flag, "Draw the hierarchy as a tree."] = False,
     depth: Annotated[
         int | None,
-        typer.Option(
-            "--depth",
-            "-d",
-            metavar="LEVELS",
-            min=0,
-            help="Show at most this many levels below PATH.",
-        ),
+        typer.Option("--depth", "-d", metavar="LEVELS", min=0),
+        "Show at most this many levels below PATH.",
     ] = None,
 ) -> None:
     """List the groups and arrays of a snapshot.

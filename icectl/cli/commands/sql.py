@@ -43,9 +43,8 @@ def sql(
     context: CommandContext,
     query: Annotated[
         str,
-        typer.Argument(
-            metavar="QUERY", help="A query in Spark SQL on the tables of the repository."
-        ),
+        typer.Argument(metavar="QUERY"),
+        "A query in Spark SQL on the tables of the repository.",
     ],
     number: NumberOption = None,
     *,

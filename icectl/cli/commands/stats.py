@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import OptionalRefArgument, command
+from icectl.cli.options import Flag, OptionalRefArgument, Time, command
 from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.errors import UsageError
 
@@ -46,36 +46,24 @@ def stats(
     ref: OptionalRefArgument = None,
     by: Annotated[
         list[Breakdown] | None,
-        typer.Option(
-            metavar="WHAT",
-            help="Also break down by arrays, branches, tags, snapshots or containers. Repeatable. "
-            "Arrays and containers are always shown; snapshots show the growth over commits.",
-        ),
+        typer.Option(metavar="WHAT"),
+        "Also break down by arrays, branches, tags, snapshots or containers. Repeatable. "
+        "Arrays and containers are always shown; snapshots show the growth over commits.",
     ] = None,
     depth: Annotated[
         int | None,
-        typer.Option(
-            "--depth", metavar="COUNT", min=0, help="Show at most this many levels of groups."
-        ),
+        typer.Option("--depth", metavar="COUNT", min=0),
+        "Show at most this many levels of groups.",
     ] = None,
     older_than: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Show how much more gc could free after `icectl expire --older-than TIME`.",
-        ),
+        Time, "Show how much more gc could free after `icectl expire --older-than TIME`."
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option(
-            metavar="NAME",
-            help="Show how much more gc could free after `icectl expire --policy NAME`.",
-        ),
+        typer.Option(metavar="NAME"),
+        "Show how much more gc could free after `icectl expire --policy NAME`.",
     ] = None,
-    csv: Annotated[
-        bool,
-        typer.Option("--csv", help="Print one breakdown as CSV: that of --by, default arrays."),
-    ] = False,
+    csv: Annotated[Flag, "Print one breakdown as CSV: that of --by, default arrays."] = False,
     engine: EngineOption = "auto",
     *,
     spark: SparkPlace,

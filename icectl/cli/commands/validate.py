@@ -14,7 +14,7 @@ import typer
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.hints import describe_hint
-from icectl.cli.options import REF_HELP, command
+from icectl.cli.options import REF_HELP, File, Flag, command
 from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.errors import UsageError
 
@@ -41,83 +41,54 @@ EXAMPLES = {
 def validate(
     context: CommandContext,
     refs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="REF", help=f"Check only what these reach. {REF_HELP}"),
+        list[str] | None, typer.Argument(metavar="REF"), f"Check only what these reach. {REF_HELP}"
     ] = None,
     level: Annotated[
         Literal["refs", "metadata", "manifests", "chunks", "data"],
-        typer.Option(
-            metavar="LEVEL",
-            help="How thoroughly to check; each level includes the previous ones. refs: the repo "
-            "file and its ops log; metadata: snapshots and transaction logs; manifests: all chunk "
-            "references; chunks: all chunk files, by listing; data: the bytes.",
-        ),
+        typer.Option(metavar="LEVEL"),
+        "How thoroughly to check; each level includes the previous ones. refs: the repo "
+        "file and its ops log; metadata: snapshots and transaction logs; manifests: all chunk "
+        "references; chunks: all chunk files, by listing; data: the bytes.",
     ] = "metadata",
     explain: Annotated[
-        str | None, typer.Option(metavar="CODE", help="Explain a rule; all lists the rules.")
+        str | None, typer.Option(metavar="CODE"), "Explain a rule; all lists the rules."
     ] = None,
     fail_on: Annotated[
         Literal["error", "warning"],
-        typer.Option(
-            metavar="SEVERITY",
-            help="Exit with 3 if there is a finding of at least this severity: error or warning.",
-        ),
+        typer.Option(metavar="SEVERITY"),
+        "Exit with 3 if there is a finding of at least this severity: error or warning.",
     ] = "error",
     virtual: Annotated[
-        bool,
-        typer.Option(
-            "--virtual",
-            help="Also check that each file with virtual chunks exists and is unchanged, if a "
-            "container of the repository covers it. Sends one request per file. Storage options "
-            "apply to files in the same kind of storage.",
-        ),
+        Flag,
+        "Also check that each file with virtual chunks exists and is unchanged, if a "
+        "container of the repository covers it. Sends one request per file. Storage options "
+        "apply to files in the same kind of storage.",
     ] = False,
     allow_source: Annotated[
         list[str],
-        typer.Option(
-            metavar="URL",
-            help="With --virtual, also check files below this URL: on local disk, such as "
-            "file:///data, or not covered by a container. Repeatable.",
-        ),
+        typer.Option(metavar="URL"),
+        "With --virtual, also check files below this URL: on local disk, such as "
+        "file:///data, or not covered by a container. Repeatable.",
     ] = (),  # type: ignore[assignment]
-    decode: Annotated[
-        bool,
-        typer.Option("--decode", help="At level data: decode each chunk as its zarr.json says."),
-    ] = False,
+    decode: Annotated[Flag, "At level data: decode each chunk as its zarr.json says."] = False,
     sample: Annotated[
         str | None,
-        typer.Option(
-            metavar="1%|10GB|1/30",
-            help="At level data: read only this share or size, a different part each day; "
-            "1/30 reads everything in 30 days.",
-        ),
+        typer.Option(metavar="1%|10GB|1/30"),
+        "At level data: read only this share or size, a different part each day; "
+        "1/30 reads everything in 30 days.",
     ] = None,
-    baseline: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Do not fail on findings in this file.")
-    ] = None,
-    write_baseline: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Write all findings as a baseline.")
-    ] = None,
+    baseline: Annotated[File, "Do not fail on findings in this file."] = None,
+    write_baseline: Annotated[File, "Write all findings as a baseline."] = None,
     known_missing: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Write the missing objects to FILE, for `icectl gc --known-missing`.",
-        ),
+        File, "Write the missing objects to FILE, for `icectl gc --known-missing`."
     ] = None,
-    junit: Annotated[str | None, typer.Option(metavar="FILE", help="Write a JUnit report.")] = None,
-    sarif: Annotated[str | None, typer.Option(metavar="FILE", help="Write a SARIF report.")] = None,
-    github: Annotated[
-        bool,
-        typer.Option("--github", help="Print annotations for GitHub Actions instead of a table."),
-    ] = False,
+    junit: Annotated[File, "Write a JUnit report."] = None,
+    sarif: Annotated[File, "Write a SARIF report."] = None,
+    github: Annotated[Flag, "Print annotations for GitHub Actions instead of a table."] = False,
     max_findings: Annotated[
         int,
-        typer.Option(
-            metavar="COUNT",
-            min=1,
-            help="List at most this many new and this many known findings; all are counted.",
-        ),
+        typer.Option(metavar="COUNT", min=1),
+        "List at most this many new and this many known findings; all are counted.",
     ] = 1000,
     engine: EngineOption = "auto",
     *,
