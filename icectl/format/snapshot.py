@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 from icectl.errors import FormatError
-from icectl.format.envelope import FileType, decode_flatbuffers_envelope, encode_envelope
+from icectl.format.envelope import (
+    Envelope,
+    FileType,
+    decode_flatbuffers_envelope,
+    encode_envelope,
+)
 from icectl.format.reader import Reader
 from icectl.format.schema import SNAPSHOT, RawSnapshot
 from icectl.format.writer import Writer, refuse_unknown
@@ -11,7 +16,10 @@ from icectl.model.snapshot import Snapshot
 
 
 def decode_snapshot(data: bytes) -> Snapshot:
-    envelope = decode_flatbuffers_envelope(data, FileType.SNAPSHOT)
+    return decode_payload(decode_flatbuffers_envelope(data, FileType.SNAPSHOT))
+
+
+def decode_payload(envelope: Envelope) -> Snapshot:
     assert envelope.header is not None
     reader = Reader(envelope.payload, file_size=envelope.file_size)
     raw: RawSnapshot = reader.read_root(SNAPSHOT)
