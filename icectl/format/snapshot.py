@@ -12,7 +12,10 @@ from icectl.format.envelope import (
 from icectl.format.reader import Reader
 from icectl.format.schema import SNAPSHOT, RawSnapshot
 from icectl.format.writer import Writer, refuse_unknown
+from icectl.model.node_table import ColumnNodeTable, NodeTable
 from icectl.model.snapshot import Snapshot
+
+SMALL_PAYLOAD = 2**18
 
 
 def decode_snapshot(data: bytes) -> Snapshot:
@@ -27,6 +30,16 @@ def decode_payload(envelope: Envelope) -> Snapshot:
         if not node.path.startswith("/"):
             raise FormatError(f"the node path {node.path!r} is not absolute")
     return Snapshot(envelope.header.spec_version, *raw, unknown_fields=reader.unknown_fields)
+
+
+def decode_node_table(data: bytes) -> NodeTable:
+    """Decode a snapshot for lookups of nodes, without an object for each if there are many."""
+    envelope = decode_flatbuffers_envelope(data, FileType.SNAPSHOT)
+    if len(envelope.payload) <= SMALL_PAYLOAD:  # importing numpy takes longer than reading it
+        return NodeTable.of(decode_payload(envelope))
+    from icectl.format.snapshot_columns import decode_columns
+
+    return ColumnNodeTable(decode_columns(envelope))
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from icectl.errors import FormatError
 from icectl.format.columns import ColumnReader, Positions, Rows, spread
-from icectl.format.envelope import FileType, decode_flatbuffers_envelope
+from icectl.format.envelope import Envelope, FileType, decode_flatbuffers_envelope
 from icectl.format.kinds import Span
 from icectl.format.reader import Reader, Table
 from icectl.format.schema import (
@@ -65,7 +65,10 @@ _ROOT = Table(
 
 
 def decode_snapshot_columns(data: bytes) -> SnapshotColumns:
-    envelope = decode_flatbuffers_envelope(data, FileType.SNAPSHOT)
+    return decode_columns(decode_flatbuffers_envelope(data, FileType.SNAPSHOT))
+
+
+def decode_columns(envelope: Envelope) -> SnapshotColumns:
     assert envelope.header is not None
     reader = Reader(envelope.payload, file_size=envelope.file_size)
     raw: RawSnapshot = reader.read_root(_ROOT)

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.model.ids import ManifestId, NodeId, SnapshotId
+from icectl.model.ids import ManifestId, NodeId, ObjectId, SnapshotId
 from icectl.model.manifest import Spans
 from icectl.model.snapshot import (
     ArrayNodeData,
@@ -27,6 +28,7 @@ from icectl.model.values import MetadataItem, UnknownField
 ARRAY, GROUP = 1, 2
 """`kind` of a node. Other numbers are kinds that this version of icectl does not know."""
 
+Id = TypeVar("Id", bound=ObjectId)
 Firsts = NDArray[np.int64]
 Ids = NDArray[np.uint8]
 
@@ -61,10 +63,27 @@ class NodeColumns:
         return len(self.kind)
 
     def ids(self) -> list[NodeId]:
-        return [NodeId(id_) for id_ in byte_rows(self.id)]
+        return id_rows(NodeId, self.id)
 
     def paths(self) -> list[str]:
         return [path.decode() for path in self.path.to_list()]
+
+    def is_array(self) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = self.kind == ARRAY
+        return found
+
+    def manifest_lists(self) -> list[tuple[bytes, bytes]]:
+        """Return ids and extents of each node's manifests, as bytes to compare."""
+        ids, extents = self.manifest_id.tobytes(), self.extents.tobytes()
+        width = self.manifest_id.shape[1]
+        id_places = (width * self.first_manifest).tolist()
+        extent_places = (8 * self.first_extent[self.first_manifest]).tolist()
+        return [
+            (ids[start:end], extents[first:last])
+            for (start, end), (first, last) in zip(
+                pairwise(id_places), pairwise(extent_places), strict=True
+            )
+        ]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,6 +98,9 @@ class ManifestFileColumns:
     def __len__(self) -> int:
         return len(self.id)
 
+    def ids(self) -> list[ManifestId]:
+        return id_rows(ManifestId, self.id)
+
     def claims(self) -> list[bytes]:
         """Return one record of 24 bytes for each file, equal if and only if the claims are."""
         records = np.empty((len(self), 24), np.uint8)
@@ -89,9 +111,9 @@ class ManifestFileColumns:
 
     def infos(self, rows: slice | NDArray[Any] = slice(None)) -> list[ManifestFileInfo]:
         return [
-            ManifestFileInfo(ManifestId(id_), size, count)
+            ManifestFileInfo(id_, size, count)
             for id_, size, count in zip(
-                byte_rows(self.id[rows]),
+                id_rows(ManifestId, self.id[rows]),
                 self.size_bytes[rows].tolist(),
                 self.num_chunk_refs[rows].tolist(),
                 strict=True,
@@ -123,6 +145,14 @@ def byte_rows(rows: Ids) -> list[bytes]:
         return [b""] * len(rows)
     found: list[bytes] = np.ascontiguousarray(rows).view(f"V{rows.shape[1]}").ravel().tolist()
     return found
+
+
+def id_rows(id_type: type[Id], rows: Ids) -> list[Id]:
+    """Return each row as an id, with one check of the size for all."""
+    if len(rows):
+        id_type(rows[0].tobytes())
+    new = bytes.__new__
+    return [new(id_type, row) for row in byte_rows(rows)]
 
 
 def columns_of(snapshot: Snapshot) -> SnapshotColumns:
