@@ -13,6 +13,7 @@ from icectl.errors import FormatError
 from icectl.format.snapshot import decode_snapshot
 from icectl.format.values import decode_metadata
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
+from icectl.model.node_columns import SnapshotColumns
 from icectl.model.repo import SnapshotInfo
 from icectl.model.snapshot import ArrayNodeData, Snapshot, UnknownNodeData, path_sort_key
 from icectl.repository.history import find_cycles
@@ -50,7 +51,9 @@ def check_snapshot(
     return snapshot, problems
 
 
-def check_snapshot_id(snapshot: Snapshot, expected: SnapshotId) -> Iterator[Problem]:
+def check_snapshot_id(
+    snapshot: Snapshot | SnapshotColumns, expected: SnapshotId
+) -> Iterator[Problem]:
     if snapshot.id != expected:
         yield wrong_id(rules.SNAPSHOT_ID, STANDARD.snapshot(expected), snapshot.id)
 

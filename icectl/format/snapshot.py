@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from icectl.errors import FormatError
 from icectl.format.envelope import (
     Envelope,
@@ -14,6 +16,9 @@ from icectl.format.schema import SNAPSHOT, RawSnapshot
 from icectl.format.writer import Writer, refuse_unknown
 from icectl.model.node_table import ColumnNodeTable, NodeTable
 from icectl.model.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from icectl.model.node_columns import SnapshotColumns
 
 SMALL_PAYLOAD = 2**18
 
@@ -32,14 +37,22 @@ def decode_payload(envelope: Envelope) -> Snapshot:
     return Snapshot(envelope.header.spec_version, *raw, unknown_fields=reader.unknown_fields)
 
 
-def decode_node_table(data: bytes) -> NodeTable:
-    """Decode a snapshot for lookups of nodes, without an object for each if there are many."""
-    envelope = decode_flatbuffers_envelope(data, FileType.SNAPSHOT)
-    if len(envelope.payload) <= SMALL_PAYLOAD:  # importing numpy takes longer than reading it
-        return NodeTable.of(decode_payload(envelope))
-    from icectl.format.snapshot_columns import decode_columns
+def decode_in_either_form(data: bytes) -> Snapshot | SnapshotColumns:
+    """Decode a snapshot as columns if it is large; importing numpy takes longer than a small one.
 
-    return ColumnNodeTable(decode_columns(envelope))
+    For callers that need only what both have, or only the checks.
+    """
+    envelope = decode_flatbuffers_envelope(data, FileType.SNAPSHOT)
+    if len(envelope.payload) <= SMALL_PAYLOAD:
+        return decode_payload(envelope)
+    from icectl.format.node_columns import decode_columns
+
+    return decode_columns(envelope)
+
+
+def decode_node_table(data: bytes) -> NodeTable:
+    found = decode_in_either_form(data)
+    return NodeTable.of(found) if isinstance(found, Snapshot) else ColumnNodeTable(found)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:

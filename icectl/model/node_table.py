@@ -16,7 +16,7 @@ from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot, Snapshot
 
 if TYPE_CHECKING:
-    from icectl.model.snapshot_columns import SnapshotColumns
+    from icectl.model.node_columns import SnapshotColumns
 
 Key = TypeVar("Key")
 

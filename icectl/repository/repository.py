@@ -33,6 +33,7 @@ from icectl.storage.contract import Storage
 if TYPE_CHECKING:
     from icectl.format.legacy import LegacyManifest
     from icectl.model.manifest import Manifest
+    from icectl.model.node_columns import SnapshotColumns
     from icectl.repository.alpha import Dimensions
     from icectl.repository.ref_store import RefStore
 
@@ -207,6 +208,22 @@ class Repository:
             tables[paths[path]] = table = _decode(path, data, decode_node_table)
             _check_id(table.snapshot_id, paths[path], path)
         return tables
+
+    def read_snapshot_columns(
+        self, snapshot_ids: Collection[SnapshotId]
+    ) -> Iterator[SnapshotColumns]:
+        """Each snapshot once, in no particular order, without an object for each node."""
+        from icectl.format.node_columns import decode_snapshot_columns
+        from icectl.model.node_columns import columns_of
+
+        if not self.is_writable:
+            yield from (columns_of(self.read_snapshot(id_)) for id_ in snapshot_ids)
+            return
+        paths = {self.layout.snapshot(id_): id_ for id_ in snapshot_ids}
+        for path, data in self.storage.read_many(paths):
+            columns = _decode(path, data, decode_snapshot_columns)
+            _check_id(columns.id, paths[path], path)
+            yield columns
 
     def read_transaction_logs(self, log_ids: Sequence[SnapshotId]) -> Iterator[TransactionLog]:
         """Each log once, in no particular order."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.format import snapshot, snapshot_columns
+from icectl.format import node_columns, snapshot
 from tests.cli.conftest import environ, icectl
 from tests.official import built, random_history
 
@@ -28,5 +28,5 @@ def decoding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Both ways to decode a snapshot; which one is used depends on its size."""
     if request.param == "columns":
         monkeypatch.setattr(snapshot, "SMALL_PAYLOAD", 0)
-        monkeypatch.setattr(snapshot_columns, "FEW_ROWS", 0)
+        monkeypatch.setattr(node_columns, "FEW_ROWS", 0)
     yield

@@ -6,6 +6,7 @@ the row at which each node's list begins, and one more for the end of the last.
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
@@ -24,6 +25,8 @@ from icectl.model.snapshot import (
     Snapshot,
 )
 from icectl.model.values import MetadataItem, UnknownField
+
+_CLAIM = struct.Struct("<QI")
 
 ARRAY, GROUP = 1, 2
 """`kind` of a node. Other numbers are kinds that this version of icectl does not know."""
@@ -102,22 +105,38 @@ class ManifestFileColumns:
         return id_rows(ManifestId, self.id)
 
     def claims(self) -> list[bytes]:
-        """Return one record of 24 bytes for each file, equal if and only if the claims are."""
-        records = np.empty((len(self), 24), np.uint8)
-        records[:, :12] = self.id
-        records[:, 12:20] = self.size_bytes.astype("<u8").view(np.uint8).reshape(-1, 8)
-        records[:, 20:] = self.num_chunk_refs.astype("<u4").view(np.uint8).reshape(-1, 4)
-        return byte_rows(records)
+        """Return one record for each file: its id, then 12 bytes with the size and the count."""
+        return byte_rows(
+            np.concatenate(
+                (
+                    self.id,
+                    self.size_bytes.astype("<u8").view(np.uint8).reshape(-1, 8),
+                    self.num_chunk_refs.astype("<u4").view(np.uint8).reshape(-1, 4),
+                ),
+                axis=1,
+            )
+        )
 
-    def infos(self, rows: slice | NDArray[Any] = slice(None)) -> list[ManifestFileInfo]:
+    def infos(self) -> list[ManifestFileInfo]:
         return [
             ManifestFileInfo(id_, size, count)
             for id_, size, count in zip(
-                id_rows(ManifestId, self.id[rows]),
-                self.size_bytes[rows].tolist(),
-                self.num_chunk_refs[rows].tolist(),
-                strict=True,
+                self.ids(), self.size_bytes.tolist(), self.num_chunk_refs.tolist(), strict=True
             )
+        ]
+
+    def new_infos(self, seen: set[bytes]) -> list[ManifestFileInfo]:
+        """Return the claims that are not in `seen`, and add them to it.
+
+        Neighbouring snapshots have most of their manifests in common.
+        """
+        records = self.claims()
+        new = set(records) - seen
+        seen |= new
+        return [
+            ManifestFileInfo(ManifestId(record[:-12]), *_CLAIM.unpack(record[-12:]))
+            for record in (dict.fromkeys(records) if new else ())
+            if record in new
         ]
 
 

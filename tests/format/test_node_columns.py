@@ -11,11 +11,11 @@ import pytest
 from hypothesis import given
 
 from icectl.errors import FormatError, UnsupportedError
-from icectl.format import snapshot_columns
+from icectl.format import node_columns
+from icectl.format.node_columns import decode_snapshot_columns
 from icectl.format.snapshot import decode_snapshot, encode_snapshot
-from icectl.format.snapshot_columns import decode_snapshot_columns
+from icectl.model.node_columns import SnapshotColumns, columns_of
 from icectl.model.snapshot import ArrayNodeData, GroupNodeData, Snapshot, UnknownNodeData
-from icectl.model.snapshot_columns import SnapshotColumns, columns_of
 from tests.format.test_mutations import MUTATIONS, SHARED_FIXTURES, is_legacy, mutations
 from tests.format.test_round_trip import FAST, snapshots
 
@@ -23,7 +23,7 @@ from tests.format.test_round_trip import FAST, snapshots
 @pytest.fixture(autouse=True, scope="module")
 def decode_small_snapshots_by_columns() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(snapshot_columns, "FEW_ROWS", 0)
+        patch.setattr(node_columns, "FEW_ROWS", 0)
         yield
 
 
@@ -54,12 +54,12 @@ def assert_same_data(
     dimensions = slice(nodes.first_dimension[row], nodes.first_dimension[row + 1])
     manifests = range(nodes.first_manifest[row], nodes.first_manifest[row + 1])
     if not isinstance(data, ArrayNodeData):
-        code = data.type_code if isinstance(data, UnknownNodeData) else snapshot_columns.GROUP
+        code = data.type_code if isinstance(data, UnknownNodeData) else node_columns.GROUP
         assert nodes.kind[row] == code
         assert not manifests
         assert not len(nodes.array_length[dimensions])
         return
-    assert nodes.kind[row] == snapshot_columns.ARRAY
+    assert nodes.kind[row] == node_columns.ARRAY
     assert tuple(nodes.array_length[dimensions].tolist()) == data.array_shape
     assert tuple(nodes.num_chunks[dimensions].tolist()) == data.num_chunks
     assert nodes.uses_shape_v1[row] == bool(data.shape)
@@ -154,7 +154,7 @@ def test_ten_thousand_arrays_take_milliseconds(tmp_path: Path) -> None:
     columns = decode_snapshot_columns(data)
     assert columns.nodes.paths() == [node.path for node in snapshot.nodes]
     assert np.array_equal(
-        columns.nodes.kind == snapshot_columns.ARRAY,
+        columns.nodes.kind == node_columns.ARRAY,
         [isinstance(node.node_data, ArrayNodeData) for node in snapshot.nodes],
     )
     seconds = []

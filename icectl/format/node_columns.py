@@ -30,8 +30,7 @@ from icectl.format.schema import (
 )
 from icectl.format.snapshot import decode_payload
 from icectl.model.manifest import Spans
-from icectl.model.snapshot import NodeSnapshot
-from icectl.model.snapshot_columns import (
+from icectl.model.node_columns import (
     ARRAY,
     GROUP,
     Firsts,
@@ -40,6 +39,7 @@ from icectl.model.snapshot_columns import (
     SnapshotColumns,
     columns_of,
 )
+from icectl.model.snapshot import NodeSnapshot
 
 FEW_ROWS = 32
 """Snapshots with fewer nodes and manifest files are decoded faster as objects."""
