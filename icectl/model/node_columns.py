@@ -23,6 +23,7 @@ from icectl.model.snapshot import (
     ManifestFileInfo,
     NodeSnapshot,
     Snapshot,
+    is_parent_lost,
 )
 from icectl.model.values import MetadataItem, UnknownField
 
@@ -156,6 +157,14 @@ class SnapshotColumns:
     has_manifest_files_v2: bool
     extra: bytes | None = None
     unknown_fields: tuple[UnknownField, ...] = ()
+
+    @property
+    def all_manifest_files(self) -> tuple[ManifestFileInfo, ...]:
+        return tuple(self.manifest_files.infos())
+
+    @property
+    def has_lost_parent(self) -> bool:
+        return is_parent_lost(self.id, self.parent_id, len(self.nodes))
 
 
 def byte_rows(rows: Ids) -> list[bytes]:
