@@ -7,9 +7,10 @@ the row at which each node's list begins, and one more for the end of the last.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from typing import Any, TypeVar
 
 import numpy as np
@@ -75,6 +76,35 @@ class NodeColumns:
     def is_array(self) -> NDArray[np.bool_]:
         found: NDArray[np.bool_] = self.kind == ARRAY
         return found
+
+    def has_names_of(self, other: NodeColumns) -> bool:
+        """Whether both have the same nodes, by id, path and kind."""
+        return (
+            np.array_equal(self.id, other.id)
+            and np.array_equal(self.kind, other.kind)
+            and np.array_equal(self.path.length, other.path.length)
+            and self.path.to_list() == other.path.to_list()
+        )
+
+    def new_references(self, seen: set[bytes]) -> Iterator[tuple[NodeId, ManifestId, int]]:
+        """Yield the references of arrays to manifests that are not in `seen`, and add them to it.
+
+        The number is that of the chunks in the extents.
+        """
+        nodes = np.repeat(np.arange(len(self)), np.diff(self.first_manifest))
+        dimensions = np.diff(self.first_extent)
+        for count in set(dimensions.tolist()):
+            rows = np.flatnonzero(dimensions == count)
+            extents = self.extents[self.first_extent[rows][:, None] + np.arange(count)]
+            parts = (self.id[nodes[rows]], self.manifest_id[rows])
+            matrices = (*parts, extents.view(np.uint8).reshape(len(rows), 8 * count))
+            records = byte_rows(np.concatenate(matrices, axis=1))
+            for row, record in enumerate(records):
+                if record not in seen:
+                    seen.add(record)
+                    lengths = [to - from_ for from_, to in extents[row].tolist()]
+                    node_id, manifest_id = (part[row].tobytes() for part in parts)
+                    yield NodeId(node_id), ManifestId(manifest_id), prod(lengths)
 
     def manifest_lists(self) -> list[tuple[bytes, bytes]]:
         """Return ids and extents of each node's manifests, as bytes to compare."""

@@ -196,6 +196,15 @@ class Repository:
             )
         return snapshot
 
+    def decode_snapshot(self, snapshot_id: SnapshotId, data: bytes) -> Snapshot | SnapshotColumns:
+        """The snapshot in a file of V1 or V2 that was already read."""
+        from icectl.format.snapshot import decode_in_either_form
+
+        path = self.layout.snapshot(snapshot_id)
+        snapshot = _decode(path, data, decode_in_either_form)
+        _check_id(snapshot.id, snapshot_id, path)
+        return snapshot
+
     def read_node_tables(self, snapshot_ids: Collection[SnapshotId]) -> dict[SnapshotId, NodeTable]:
         """The nodes of each snapshot, all read at once."""
         from icectl.format.snapshot import decode_node_table
