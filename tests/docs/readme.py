@@ -88,19 +88,22 @@ def with_output(text: str) -> str:
         return BLOCK.sub(rerun, text)
 
 
+def benchmark_side(side: Mapping[str, Any]) -> str:
+    words = [f"{side['megabytes']:.0f} MB"]
+    if side["seconds"] is not None:
+        words.insert(0, f"{side['seconds']:.2f} s")
+    if side.get("requests") is not None:
+        words.append(f"{side['requests']} requests in {side['rounds']} rounds")
+    return ", ".join(words)
+
+
 def benchmark_rows(document: Mapping[str, Any]) -> dict[str, str]:
     """A table row for each job that `make bench` measured."""
     rows = {}
     for result in document["results"]:
         if "error" in result:
             continue
-        sides = [
-            " ".join(
-                ([f"{side['seconds']:.2f} s,"] if side["seconds"] is not None else [])
-                + [f"{side['megabytes']:.0f} MB"]
-            )
-            for side in (result["theirs"], result["ours"])
-        ]
+        sides = [benchmark_side(result[name]) for name in ("theirs", "ours")]
         ratios = [
             "" if value is None else f"{value:.2f}"
             for value in (result["time_ratio"], result["memory_ratio"])

@@ -112,7 +112,7 @@ def seaweedfs(directory: Path) -> Iterator[S3Server]:
         _identity("reader", READER_ACCESS_KEY, READER_SECRET_KEY, ["Read", "List"]),
     ]
     (directory / "s3.json").write_text(json.dumps({"identities": identities}))
-    (directory / "data").mkdir()
+    (directory / "data").mkdir(exist_ok=True)
     master, volume, filer, s3 = (free_port() for _ in range(4))
     command = [
         program("weed"),
