@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.demo_repository import environment, write_demo
+from tests.patience import PATIENCE_SECONDS
 
 PROJECT = Path(__file__).parents[2]
 README = PROJECT / "README.md"
@@ -57,7 +58,7 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
-            timeout=120,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
         return done.stdout.replace(str(self._home), "~"), done.returncode

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -137,7 +138,7 @@ def test_a_policy_that_keeps_nothing_is_refused() -> None:
 
 def test_a_hundred_thousand_snapshots_are_planned_in_seconds() -> None:
     history = line([number / 100 for number in range(1, 100_001)])
-    begun = datetime.now(UTC)
+    begun = time.process_time()
     plan = plan_expiration(history, Policy(keep_last=10, keep_daily=365, keep_monthly=100))
     assert len(plan.released) > 99_000
-    assert datetime.now(UTC) - begun < timedelta(seconds=10)
+    assert time.process_time() - begun < 10
