@@ -54,7 +54,7 @@ class ObjectStore:
 
     def copy(self, repository: Path, name: str) -> None:
         """Make `s3://BUCKET/NAME` equal to the local repository, without latency."""
-        rclone = [program("rclone"), "sync", "--config", os.devnull, "--quiet", "--size-only"]
+        rclone = [program("rclone"), "sync", "--config", os.devnull, "--quiet", "--ignore-times"]
         rclone += ["--transfers", TRANSFERS, "--checkers", TRANSFERS]
         rclone += ["--s3-provider", "Other", "--s3-env-auth", "--s3-endpoint", self._direct.url]
         rclone += ["--s3-no-check-bucket", "--s3-no-head"]
