@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -157,18 +157,21 @@ def dataset(builder: str, *arguments: int, **options: object) -> Path:
         print(f"building {path.name}", file=sys.stderr, flush=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as unfinished:
-            code = (
-                "import json, sys, tests.official as official\n"
-                "builder, path, arguments, options = sys.argv[1:]\n"
-                "getattr(official, builder)(path, *json.loads(arguments), **json.loads(options))"
-            )
-            run(
-                python(
-                    code, builder, f"{unfinished}/repo", json.dumps(arguments), json.dumps(options)
-                )
-            )
+            build(builder, Path(unfinished, "repo"), arguments, options)
             Path(unfinished, "repo").rename(path)
     return path
+
+
+def build(
+    builder: str, path: Path, arguments: Sequence[int], options: Mapping[str, object]
+) -> None:
+    """Call the builder in a fresh process, so that this one stays small."""
+    code = (
+        "import json, sys, tests.official as official\n"
+        "builder, path, arguments, options = sys.argv[1:]\n"
+        "getattr(official, builder)(path, *json.loads(arguments), **json.loads(options))"
+    )
+    run(python(code, builder, path, json.dumps(arguments), json.dumps(options)))
 
 
 def run(command: Command) -> Measurement:

@@ -6,10 +6,12 @@ import importlib
 import pkgutil
 import shutil
 from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tests.benchmarks import jobs
+from tests.benchmarks import harness, jobs
 from tests.benchmarks.__main__ import measure
 from tests.benchmarks.harness import JOBS, SCALES
 
@@ -19,6 +21,18 @@ for module in pkgutil.iter_modules(jobs.__path__, jobs.__name__ + "."):
 pytestmark = pytest.mark.skipif(
     find_spec("icechunk") is None, reason="the official package is not installed"
 )
+
+
+@pytest.fixture(autouse=True)
+def built_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Data sets are built in this process: starting one for each would take most of the time."""
+
+    def build(builder: str, path: Path, arguments: Any, options: Any) -> None:
+        import tests.official as official
+
+        getattr(official, builder)(path, *arguments, **options)
+
+    monkeypatch.setattr(harness, "build", build)
 
 
 def failures(*, on_spark: bool) -> dict[str, str]:
