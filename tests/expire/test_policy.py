@@ -13,6 +13,7 @@ from icectl.model.repo import SnapshotInfo
 from icectl.ops.expire.plan import plan_expiration
 from icectl.ops.expire.policy import Policy
 from icectl.repository.history import State
+from tests.failures import raises
 
 DAY = 24 * 3600 * 1_000_000
 START = int(datetime(2024, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
@@ -123,14 +124,14 @@ def test_what_no_ref_reaches_is_left_to_gc() -> None:
 
 
 def test_an_empty_policy_is_refused() -> None:
-    with pytest.raises(RefusedError, match="empty"):
+    with raises(RefusedError, remedy="give-expire-policy"):
         plan_expiration(line([1]), Policy())
-    with pytest.raises(RefusedError, match="empty"):
+    with raises(RefusedError, remedy="give-expire-policy"):
         plan_expiration(line([1]), Policy(branch=("main",), delete_expired_tags=True))
 
 
 def test_a_policy_that_keeps_nothing_is_refused() -> None:
-    with pytest.raises(RefusedError, match="keep nothing"):
+    with raises(RefusedError, remedy="check-keep-rules"):
         plan_expiration(line([1]), Policy(keep_tagged=("v*",)))
     with pytest.raises(UsageError):
         plan_expiration(line([1]), Policy(keep_last=0))
