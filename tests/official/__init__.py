@@ -6,7 +6,8 @@ A test module that imports from here is skipped on an interpreter without the pa
     linear_history, random_history      histories: plain, and a seeded property-test driver
     many_commits, many_native_chunks,
     many_virtual_refs, many_small_manifests, synthetic_native_refs,
-    native_refs_in_manifests, many_snapshots   large repositories, quickly
+    native_refs_in_manifests, many_snapshots, many_manifests, many_expirations,
+    many_operations, many_files   large repositories, quickly
     changed_native_refs, changed_virtual_refs   large versions that differ a little
     many_arrays, virtual_refs_in_one_commit     large versions that differ much
     open_official, read_everything, official_report   what the official package says of one
@@ -40,6 +41,12 @@ from tests.official.large import (
     synthetic_native_refs,
 )
 from tests.official.many_manifests import native_refs_in_manifests
+from tests.official.operations import (
+    many_expirations,
+    many_files,
+    many_manifests,
+    many_operations,
+)
 from tests.official.reading import (
     Where,
     all_snapshot_ids,
@@ -66,7 +73,11 @@ __all__ = [
     "linear_history",
     "many_arrays",
     "many_commits",
+    "many_expirations",
+    "many_files",
+    "many_manifests",
     "many_native_chunks",
+    "many_operations",
     "many_small_manifests",
     "many_snapshots",
     "many_virtual_refs",
