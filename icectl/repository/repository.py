@@ -7,7 +7,7 @@ reads. Every generation has the same interface; only V2 has a repo info file.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -61,6 +61,12 @@ class Repository:
     def is_writable(self) -> bool:
         """Whether icectl can change repositories of this generation."""
         return self.generation in WRITABLE
+
+    def without_history(self) -> Repository:
+        """The repository for reading files only: without refs and history, small to pickle."""
+        return replace(
+            self, info=None, branch_tips={}, tag_targets={}, deleted_tag_names=(), _read_infos={}
+        )
 
     def check_writable(self) -> None:
         """`UnsupportedError` for a generation that is never changed."""

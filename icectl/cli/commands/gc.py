@@ -118,8 +118,6 @@ def collect(
     need icectl and its libraries, and use their own credentials. To use spark-submit, write a
     script that calls icectl.cli.main.main().
     """
-    from icectl.ops.gc.engine import Engine
-    from icectl.ops.gc.local_engine import LocalEngine
     from icectl.ops.gc.report import finished, summarize
     from icectl.ops.gc.run import GcOptions, collect_garbage, plan_run
     from icectl.ops.gc.safeguards import MaxDelete, check_cutoff, read_known_missing
@@ -142,19 +140,6 @@ def collect(
     if truncate_ops_log and overwritten_older_than is None:
         raise UsageError("--truncate-ops-log requires --overwritten-older-than")
     engines = spark.choose(engine, "gc")
-    spark_engine: Engine | None = None
-
-    def choose(num_chunk_refs: int) -> Engine:
-        nonlocal spark_engine
-        session = engines.session(num_chunk_refs)
-        if session is None:
-            return LocalEngine()
-        if spark_engine is None:
-            from icectl.spark.gc_engine import SparkEngine
-
-            spark_engine = SparkEngine(session)
-        return spark_engine
-
     storage = context.open_storage()
     now = storage.read_clock()
     cutoff = _cutoff(older_than, saved, now)
@@ -172,7 +157,7 @@ def collect(
         ),
         truncate_ops_log=truncate_ops_log,
         abandon_history=tuple(abandon_history),
-        choose_engine=choose,
+        choose_engine=engines.choose,
     )
 
     def finish_plan(run: PlannedRun) -> GcResult:

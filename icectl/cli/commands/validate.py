@@ -20,8 +20,7 @@ from icectl.errors import UsageError
 
 if TYPE_CHECKING:
     from icectl.checks.rules import Level, Rule
-    from icectl.ops.validate.engine import Engine
-    from icectl.ops.validate.sampling import Sample
+    from icectl.pipeline.sampling import Sample
 
 EXAMPLES = {
     "validate": (
@@ -114,6 +113,7 @@ def validate(
     from icectl.ops.validate.result import limit_findings
     from icectl.ops.validate.run import ValidateOptions
     from icectl.ops.validate.run import validate as run_validation
+    from icectl.pipeline.local_engine import local_engine
     from icectl.pipeline.progress import Progress
     from icectl.render.ci_reports import render_github, render_junit, render_sarif
     from icectl.render.json import render_jsonl
@@ -137,17 +137,6 @@ def validate(
     engines = spark.choose(engine, "validate")
     if virtual and engines.is_asked_for:
         raise UsageError("--virtual cannot be combined with Spark")
-
-    def choose(num_chunk_refs: int) -> Engine:
-        session = None if virtual else engines.session(num_chunk_refs)
-        if session is None:
-            from icectl.ops.validate.engine import LocalEngine
-
-            return LocalEngine()
-        from icectl.spark.validate import SparkValidateEngine
-
-        return SparkValidateEngine(session)
-
     options = ValidateOptions(
         level=Level[level.upper()],
         refs=tuple(refs or ()),
@@ -160,7 +149,7 @@ def validate(
         now=context.now(),
         open_source=SourceOpener(context.location, context.environ) if virtual else None,
         allowed_sources=_parse_allowed(allow_source, virtual),
-        choose_engine=choose,
+        choose_engine=local_engine if virtual else engines.choose,
     )
     progress = Progress(context.progress)
     with engines:
@@ -191,8 +180,8 @@ def _parse_sample(sample: str | None, level: str, decode: bool) -> Sample | None
                 "--sample and --decode require --level data", hint="add --level data, or omit them"
             )
         return None
-    from icectl.ops.validate.data import check_decoding_possible
-    from icectl.ops.validate.sampling import Sample
+    from icectl.checks.decoding import check_decoding_possible
+    from icectl.pipeline.sampling import Sample
 
     if decode:
         check_decoding_possible()

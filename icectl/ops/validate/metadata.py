@@ -32,6 +32,7 @@ from icectl.model.snapshot import ArrayNodeData, NodeSnapshot, Snapshot
 from icectl.model.transaction_log import TransactionLog
 from icectl.ops.diff.result import ArrayPair
 from icectl.ops.validate.findings import Report
+from icectl.pipeline.chunk_data import DecodableArray
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
 from icectl.pipeline.read_ahead import read_ahead
@@ -40,13 +41,6 @@ from icectl.repository.repository import Repository
 
 Content = bytes | ObjectTooLargeError | None
 """Of a file; None if it does not exist."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecodableArray:
-    path: str
-    zarr_jsons: tuple[bytes, ...]
-    """Codecs can be changed in place: a chunk is intact if one of these decodes it."""
 
 
 @dataclass(frozen=True, slots=True)

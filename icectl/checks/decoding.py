@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
@@ -10,16 +11,24 @@ import numpy as np
 
 from icectl import limits
 from icectl.checks import rules
+from icectl.checks.bounded_codecs import budget, decoded_bytes
 from icectl.checks.manifest import ArrayUse
 from icectl.checks.node import regular_chunks
 from icectl.checks.problem import Problem
-from icectl.errors import LimitExceededError
+from icectl.errors import LimitExceededError, Remedy, UsageError
 from icectl.model.manifest import Manifest, RefKind
-from icectl.ops.validate.bounded_codecs import budget, decoded_bytes
-from icectl.pipeline.objects import ObjectKind
+from icectl.repository.layout import STANDARD
 
 Decoder = Callable[[bytes], str | None]
 """The fault in the bytes of a chunk, or None; `LimitExceededError` if it is not decoded."""
+
+
+def check_decoding_possible() -> None:
+    if importlib.util.find_spec("zarr") is None:
+        raise UsageError(
+            "decoding needs the package zarr, which is not installed",
+            hint=Remedy("install-zarr"),
+        )
 
 
 def check_inline(manifest: Manifest, path: str, uses: Collection[ArrayUse]) -> Iterator[Problem]:
@@ -69,7 +78,7 @@ def decoder_of(documents: Sequence[bytes], path: str) -> tuple[Decoder | None, l
             decoders.append(make_decoder(document))
         except Exception as error:  # whatever a codec raises about its configuration
             detail = _describe(error)
-            problem = Problem(rules.CODECS_UNKNOWN, ObjectKind.CHUNK.directory, detail, path)
+            problem = Problem(rules.CODECS_UNKNOWN, STANDARD.chunks, detail, path)
             problems.append(problem)
     if problems:
         return None, problems  # any chunk may need the codecs that are not available

@@ -1,4 +1,4 @@
-"""Garbage that the executors hold; the driver knows how many objects and bytes it is."""
+"""Objects to delete that the executors hold; the driver knows their number and bytes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,32 @@ from functools import partial, reduce
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import functions as sql
 
 from icectl.pipeline.deletion import DeletedBatch, DeleteFailure
+from icectl.pipeline.engine import KEYS
 from icectl.pipeline.id_columns import IdSet
 from icectl.pipeline.objects import Garbage, ObjectKind
 from icectl.pipeline.progress import OutOfTimeError, Progress
-from icectl.spark import gc_executors as executors
-from icectl.spark.gc_columns import GARBAGE, KEYS, PACKED_SQL, to_garbage, to_table
-from icectl.spark.gc_jobs import Source, iterate_rows, map_in_arrow, run_job
+from icectl.spark import executors
+from icectl.spark.columns import (
+    OBJECT_COLUMNS,
+    PACKED_SQL,
+    batch_ids,
+    id_columns_of,
+    to_garbage,
+)
+from icectl.spark.jobs import Source, iterate_rows, map_in_arrow, run_job
 from icectl.storage.contract import Storage
 
 DELETES_PER_TASK = 65_536
 GRACE_SECONDS = 30
+
+
+def id_frame(spark: Any, ids: IdSet) -> Any:
+    return spark.createDataFrame(pa.table(id_columns_of(ids)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,7 +47,7 @@ class SparkGarbage:
     count: int
     bytes: int
     progress: Progress
-    """When the jobs about it must end."""
+    """The deadline of the jobs about it."""
 
     @classmethod
     def counted(
@@ -63,14 +75,18 @@ class SparkGarbage:
         return self._joined(ids, "left_anti")
 
     def _joined(self, ids: IdSet, how: str) -> SparkGarbage:
-        frame = self.frame.join(self.spark.createDataFrame(to_table(ids)), KEYS, how)
+        frame = self.frame.join(id_frame(self.spark, ids), list(KEYS), how)
         return self.counted(self.spark, self.kind, frame.persist(), self.progress)
 
     def parts(self) -> Iterator[Garbage]:
         packed = map_in_arrow(self.frame.orderBy(*KEYS), executors.pack, PACKED_SQL)
         for row in iterate_rows(self.spark, self.progress, packed):
-            columns = {name: np.frombuffer(row[name], np.int64) for name in GARBAGE.names}
+            columns = {name: np.frombuffer(row[name], np.int64) for name in OBJECT_COLUMNS}
             yield to_garbage(self.kind, columns)
+
+    def first(self, count: int) -> IdSet:
+        rows = self.frame.select(*KEYS).orderBy(*KEYS).limit(count)
+        return batch_ids(run_job(self.spark, self.progress, "", lambda: rows.toArrow()))
 
     def largest(self, count: int) -> Garbage:
         order = (sql.col("size").desc(), *KEYS)
@@ -78,7 +94,7 @@ class SparkGarbage:
             self.spark, self.progress, "", lambda: self.frame.orderBy(*order).limit(count).toArrow()
         )
         return to_garbage(
-            self.kind, {name: table.column(name).to_numpy() for name in GARBAGE.names}
+            self.kind, {name: table.column(name).to_numpy() for name in OBJECT_COLUMNS}
         )
 
     def count_ages(self, now: int, bounds: Sequence[int]) -> NDArray[np.int64]:
@@ -98,7 +114,7 @@ class SparkGarbage:
         return counts
 
     def delete(self, storage: Storage, progress: Progress) -> Iterator[DeletedBatch]:
-        """By the executors; a task that is repeated deletes what is left."""
+        """Delete on the executors; a task that is repeated deletes what is left."""
         if not self.count:
             return
         left = progress.seconds_left

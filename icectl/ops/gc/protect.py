@@ -1,8 +1,8 @@
-"""A plan that spares more than it did: what snapshots need that are not to go after all."""
+"""Remove from a plan what snapshots need that turn out to stay."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Collection, Iterable, Mapping, Set
 from dataclasses import replace
 
 from icectl.checks.manifest import ManifestClaim
@@ -14,26 +14,26 @@ from icectl.ops.gc.reachability import read_snapshots
 from icectl.pipeline.id_columns import id_set
 from icectl.pipeline.objects import GarbageSet, ObjectKind
 from icectl.pipeline.progress import Progress
-from icectl.pipeline.references import merge_claims
+from icectl.pipeline.references import merge_claims, read_references
 
 
-def spare_snapshots(
+def protect_snapshots(
     plan: GcPlan, info: RepoInfo, snapshots: Iterable[SnapshotId], progress: Progress
 ) -> GcPlan:
     """The plan without what these snapshots need in the state `info`."""
-    spared = frozenset(snapshots)
+    protected = frozenset(snapshots)
     claims: dict[ManifestId, ManifestClaim] = {}
-    for snapshot in read_snapshots(plan.repository.storage, spared, progress):
+    for snapshot in read_snapshots(plan.repository.storage, protected, progress):
         merge_claims(claims, snapshot.all_manifest_files, snapshot.id)
     logs = {id_ for one in info.snapshots for id_ in one.pruned_ancestor_tx_logs or ()}
-    return without(plan, spared, spared | logs, claims, progress)
+    return without(plan, protected, protected | logs, claims, progress)
 
 
-def spare_usable(plan: GcPlan, deleted: Set[SnapshotId], progress: Progress) -> GcPlan:
+def protect_usable(plan: GcPlan, deleted: Set[SnapshotId], progress: Progress) -> GcPlan:
     """The plan without what garbage snapshots need whose files are not among the deleted.
 
-    In spec version 1 the file is all that a snapshot is: whoever knows its id can set a branch
-    to it. One that cannot be read is of no use to anybody.
+    In spec version 1 a snapshot is only its file: a branch can be set to it by its id. One that
+    cannot be read is of no use to anybody.
     """
     usable = snapshot_ids(plan.garbage[ObjectKind.SNAPSHOT]) - deleted
     if not usable:
@@ -63,7 +63,7 @@ def without(
     unread = {
         ManifestId(id_) for id_ in manifests[~plan.kept_manifests.contains(manifests)].to_bytes()
     }
-    storage, garbage = plan.repository.storage, plan.garbage
+    garbage = plan.garbage
     needed_by = [claims[id_] for id_ in unread]
     return with_garbage(
         plan,
@@ -71,15 +71,25 @@ def without(
             ObjectKind.SNAPSHOT: garbage[ObjectKind.SNAPSHOT].without(id_set(snapshots)),
             ObjectKind.TRANSACTION_LOG: garbage[ObjectKind.TRANSACTION_LOG].without(id_set(logs)),
             ObjectKind.MANIFEST: garbage[ObjectKind.MANIFEST].without(manifests),
-            ObjectKind.CHUNK: plan.engine.spare_chunks(
-                garbage[ObjectKind.CHUNK], storage, needed_by, progress
+            ObjectKind.CHUNK: _without_references(
+                plan, garbage[ObjectKind.CHUNK], needed_by, progress
             ),
         },
     )
 
 
+def _without_references(
+    plan: GcPlan, chunks: GarbageSet, claims: Collection[ManifestClaim], progress: Progress
+) -> GarbageSet:
+    """The chunks without those that these manifests refer to."""
+    if not claims:
+        return chunks
+    work = read_references(plan.repository.storage, claims, with_ends=False)
+    return plan.engine.exclude(chunks, plan.engine.scan(work, progress), progress)
+
+
 def with_garbage(plan: GcPlan, garbage: Mapping[ObjectKind, GarbageSet]) -> GcPlan:
-    """What is no longer garbage is kept."""
+    """The plan with less garbage; the rest of it is kept."""
     kept = {
         kind: plan.kept[kind] + len(found) - len(garbage[kind])
         for kind, found in plan.garbage.items()

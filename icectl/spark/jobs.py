@@ -1,18 +1,21 @@
-"""Running jobs of Spark: with an end, and with failures told as the local engine tells them."""
+"""Run Spark jobs: with a deadline, and with the errors that the local engine would raise."""
 
 from __future__ import annotations
 
+import pickle
 import secrets
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from functools import partial
 from typing import Any, Self, TypeVar
 
-from icectl.errors import FormatError, IcectlError, Remedy, StorageError
+import pyarrow as pa
+
+from icectl.errors import IcectlError
 from icectl.pipeline.progress import Progress
-from icectl.spark.failures import told_in_words
-from icectl.spark.gc_executors import FAILURE_SQL, report_failure
+from icectl.spark.executors import FAILURE_SQL, report_failure
+from icectl.spark.failures import translate_failures
 
 Result = TypeVar("Result")
 SECONDS_BETWEEN_LOOKS = 0.25
@@ -27,38 +30,31 @@ def map_in_arrow(frame: Any, function: Callable[[Any], Any], schema: str) -> Any
 
 
 class Source:
-    """Rows that say what to do, one on each task, and the function that does it."""
+    """A function that executors apply to values, one value for each task."""
 
-    def __init__(self, rows: Any, function: Callable[[Any], Any], schema: str) -> None:
-        self._rows = rows
+    def __init__(
+        self, spark: Any, values: Iterable[Any], function: Callable[[Any], Any], schema: str
+    ) -> None:
+        self._values = _spread(spark, values)
         self._function = function
-        self.frame = map_in_arrow(rows, function, schema)
+        self.frame = map_in_arrow(self._values, function, schema)
 
     def find_failure(self) -> IcectlError | None:
-        failures = map_in_arrow(self._rows, partial(report_failure, self._function), FAILURE_SQL)
+        """Apply the function again to each value, and return the first error of icectl."""
+        failures = map_in_arrow(self._values, partial(report_failure, self._function), FAILURE_SQL)
         found = failures.orderBy("path", "message").limit(1).collect()
-        return _failure(*found[0]) if found else None
+        if not found:
+            return None
+        error: IcectlError = pickle.loads(found[0].error)  # noqa: S301 -- from our executors
+        return error
 
 
-def _failure(
-    damaged: bool,
-    message: str,
-    path: str | None,
-    offset: int | None,
-    text: str | None,
-    facts: Mapping[str, str] | None,
-) -> IcectlError:
-    hint = text if text is None or facts is None else Remedy(text, facts)
-    if damaged:
-        return FormatError(message, offset=offset, path=path, hint=hint)
-    return StorageError(message, hint=hint)
-
-
-def spread(spark: Any, table: Any) -> Any:
-    """The rows of an Arrow table, each in a partition of its own."""
-    frame = spark.createDataFrame(table).coalesce(1)
+def _spread(spark: Any, values: Iterable[Any]) -> Any:
+    """A DataFrame with a pickled value in each partition; `executors.read_values` reads it."""
+    rows = [pickle.dumps(value) for value in values]
+    frame = spark.createDataFrame(pa.table({"value": pa.array(rows, pa.binary())})).coalesce(1)
     # From one partition they are dealt out in turn.
-    return frame.repartition(table.num_rows) if table.num_rows > 1 else frame
+    return frame.repartition(len(rows)) if len(rows) > 1 else frame
 
 
 def run_job(
@@ -67,13 +63,15 @@ def run_job(
     label: str,
     action: Callable[[], Result],
     sources: Sequence[Source] = (),
+    *,
+    attempts: int = ATTEMPTS,
 ) -> Result:
-    """The result of `action`; what failed in one of the `sources` is raised as its own error.
+    """The result of `action`; the error of a function of the `sources` is raised as it is.
 
-    It may be called again, and must build its DataFrame itself: one that failed stays so.
+    The action may be called again, and must build its DataFrame itself: one that failed stays so.
     """
-    with told_in_words(), progress.phase(label), _Job(spark, progress) as job:
-        for attempt in range(1, ATTEMPTS + 1):
+    with translate_failures(), progress.phase(label), _Job(spark, progress) as job:
+        for attempt in range(1, attempts + 1):
             try:
                 return job.run(action)
             except IcectlError:
@@ -85,21 +83,21 @@ def run_job(
                         raise failure from None
                 # Spark gives up on a job when executors were lost and the part that it computes
                 # again is another one by now: files were deleted, or writers added some.
-                if attempt == ATTEMPTS:
+                if attempt == attempts:
                     raise
     raise AssertionError("unreachable")
 
 
 def iterate_rows(spark: Any, progress: Progress, frame: Any) -> Iterator[Any]:
     """All rows, a partition at a time."""
-    with told_in_words(), _Job(spark, progress) as job:
+    with translate_failures(), _Job(spark, progress) as job:
         rows = job.run(lambda: iter(frame.toLocalIterator()))
         while (row := job.run(lambda: next(rows, None))) is not None:
             yield row
 
 
 class _Job:
-    """Actions on a thread of their own, with a tag by which they are cancelled in time."""
+    """Runs actions on a thread, with a tag by which Ctrl-C and the deadline cancel them."""
 
     def __init__(self, spark: Any, progress: Progress) -> None:
         self._spark = spark
@@ -127,7 +125,7 @@ class _Job:
             self._spark.sparkContext.cancelJobsWithTag(self._tag)
 
     def run(self, action: Callable[[], Result]) -> Result:
-        """`OutOfTimeError` when the time is over; the action is cancelled then."""
+        """The result of the action; `OutOfTimeError`, after cancelling it, at the deadline."""
         future = self._pool.submit(action)
         try:
             while True:

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from icectl.checks.rules import Level
 from icectl.model.ids import ChunkId
-from icectl.ops.stats.run import StatsOptions, measure
-from icectl.ops.validate.result import ValidateResult
-from icectl.ops.validate.run import ValidateOptions, validate
-from icectl.repository.open import open_repository
+from icectl.ops.stats.run import StatsOptions
+from icectl.ops.validate.run import ValidateOptions
+from icectl.pipeline.engine import Engine
 from icectl.storage.contract import Storage
-from icectl.storage.local import LocalStorage
 from icectl.storage.open import open_storage
 from icectl.storage.sharded_listing import SMALL_DIRECTORY, plan_shards_of
-from tests.official import built, copied, ic, zarr
+from tests.engines.comparisons import check_equal_findings, check_equal_stats
+from tests.official import ic, zarr
 from tests.servers.s3 import S3Server
 from tests.spark import MARKS
-from tests.spark.conftest import event_logs, spark  # noqa: F401
-from tests.validate import test_inline
-from tests.validate.damage import Patient
 
 pytestmark = [*MARKS, pytest.mark.server, pytest.mark.slow]
 CHUNKS = SMALL_DIRECTORY + 200
@@ -63,39 +56,16 @@ def credentials(seaweedfs_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setenv(name, value)
 
 
-def check_equal_findings(
-    storage: Storage,
-    spark: Any,  # noqa: F811
-    options: ValidateOptions,
-) -> ValidateResult:
-    from icectl.spark.validate import SparkValidateEngine
-
-    engine = SparkValidateEngine(spark)
-    told, missing = validate(storage, replace(options, choose_engine=lambda _: engine))
-    assert told.engine == "spark"
-    expected, expected_missing = validate(storage, options)
-    assert replace(told, engine="local") == expected
-    assert sorted(missing) == sorted(expected_missing)
-    return expected
-
-
-def check_equal_stats(storage: Storage, spark: Any, options: StatsOptions) -> None:  # noqa: F811
-    from icectl.spark.stats import SparkStatsEngine
-
-    repository = open_repository(storage)
-    engine = SparkStatsEngine(spark)
-    told = measure(repository, replace(options, choose_engine=lambda _: engine))
-    assert told.engine == "spark"
-    assert replace(told, engine="local") == measure(repository, options)
-
-
-def test_seaweedfs(storage: Storage, spark: Any) -> None:  # noqa: F811
+def test_seaweedfs(storage: Storage, spark_engine: Engine) -> None:
     assert len(plan_shards_of(storage, "chunks", 16)) == 16
-    sound = check_equal_findings(storage, spark, CHUNKS_LEVEL)
+    sound = check_equal_findings(storage, spark_engine, CHUNKS_LEVEL)
+    assert sound.engine == "spark"
     assert sound.findings == ()
     assert sound.checked.chunks == CHUNKS + 50
-    check_equal_stats(storage, spark, StatsOptions(by_branch=True, by_tag=True, by_snapshot=True))
-    check_equal_stats(storage, spark, StatsOptions(ref="main"))
+    check_equal_stats(
+        storage, spark_engine, StatsOptions(by_branch=True, by_tag=True, by_snapshot=True)
+    )
+    check_equal_stats(storage, spark_engine, StatsOptions(ref="main"))
 
     chunks = sorted(info.path for info in storage.list("chunks"))
     gone, shorter, longer = chunks[:400], chunks[500], chunks[-1]
@@ -107,7 +77,7 @@ def test_seaweedfs(storage: Storage, spark: Any) -> None:  # noqa: F811
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: storage.put_if_absent(name, b"orphan"), names))
     storage.put_if_absent("chunks/notes.txt", b"foreign")
-    found = check_equal_findings(storage, spark, CHUNKS_LEVEL).findings
+    found = check_equal_findings(storage, spark_engine, CHUNKS_LEVEL).findings
     by_code = {one.code: [two.object for two in found if two.code == one.code] for one in found}
     assert by_code == {
         "ICE0401": gone,
@@ -116,16 +86,4 @@ def test_seaweedfs(storage: Storage, spark: Any) -> None:  # noqa: F811
         "ICE0404": ["chunks/"],
         "ICE0405": ["chunks/"],
     }
-    check_equal_stats(storage, spark, StatsOptions())
-
-
-def test_inline_chunks_are_decoded_by_the_executors(
-    spark: Any,  # noqa: F811
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
-) -> None:
-    patient = Patient(copied(built(tmp_path_factory, test_inline.build, 2), tmp_path / "repo"))
-    patient.manifest("/packed", test_inline.spoil)
-    options = ValidateOptions(level=Level.DATA, decode=True)
-    result = check_equal_findings(LocalStorage(patient.where), spark, options)
-    assert "ICE0502" in {finding.code for finding in result.findings}
+    check_equal_stats(storage, spark_engine, StatsOptions())
