@@ -48,20 +48,30 @@ class ColumnReader:
             rows = min(BLOCK, count - first)
             base = start + 4 * first
             slots = np.arange(base, base + 4 * rows, 4, dtype=np.int64)
-            positions = self._follow(slots, self._words[base >> 2 : (base >> 2) + rows])
-            vtables = positions - self._signed[positions >> 2]
-            one = int(vtables[0])
-            if (vtables == one).all():
-                yield (
-                    slice(first, first + rows),
-                    positions,
-                    self._offsets(table, one, positions),
-                )
-                continue
-            for vtable in _distinct(vtables):
-                chosen = np.flatnonzero(vtables == vtable)
-                group = positions[chosen]
-                yield chosen + first, group, self._offsets(table, vtable, group)
+            targets = self._follow(slots, self._words[base >> 2 : (base >> 2) + rows])
+            yield from self._grouped(table, first, targets)
+
+    def groups_at(
+        self, table: Table, slots: Positions
+    ) -> Iterator[tuple[Rows, Positions, tuple[int, ...]]]:
+        """The same for the tables whose offsets are at `slots`."""
+        for first in range(0, len(slots), BLOCK):
+            block = slots[first : first + BLOCK]
+            yield from self._grouped(table, first, self._follow(block, self._words[block >> 2]))
+
+    def _grouped(
+        self, table: Table, first: int, positions: Positions
+    ) -> Iterator[tuple[Rows, Positions, tuple[int, ...]]]:
+        vtables = positions - self._signed[positions >> 2]
+        one = int(vtables[0])
+        if (vtables == one).all():
+            rows = slice(first, first + len(positions))
+            yield rows, positions, self._offsets(table, one, positions)
+            return
+        for vtable in _distinct(vtables):
+            chosen = np.flatnonzero(vtables == vtable)
+            group = positions[chosen]
+            yield chosen + first, group, self._offsets(table, vtable, group)
 
     def _offsets(self, table: Table, vtable: int, positions: Positions) -> tuple[int, ...]:
         plan = self.reader.plan(table, vtable, int(positions[0]))

@@ -21,8 +21,16 @@ from functools import cached_property
 from typing import TypeVar
 
 from icectl.errors import FormatError
+from icectl.format.repo import RepoFile
 from icectl.model.ids import SnapshotId
-from icectl.model.repo import RepoInfo, SnapshotInfo
+from icectl.model.repo import (
+    RepoInfo,
+    SnapshotInfo,
+    infos_by_id,
+    parents_of,
+    pruned_logs_of,
+    times_of,
+)
 from icectl.model.snapshot import Snapshot
 from icectl.repository.edits import DEFAULT_BRANCH
 
@@ -105,14 +113,16 @@ def read_ancestors(
         generation = parents - found
 
 
-def logs_of_skipped(ancestors: Sequence[SnapshotInfo]) -> tuple[SnapshotId, ...]:
+def logs_of_skipped(
+    ancestors: Sequence[SnapshotId], pruned_logs: Mapping[SnapshotId, tuple[SnapshotId, ...]]
+) -> tuple[SnapshotId, ...]:
     """The transaction logs, oldest first, that a snapshot needs from ancestors it will skip.
 
     The ancestors are in the order of a walk, nearest first.
     """
     logs: list[SnapshotId] = []
     for ancestor in reversed(ancestors):
-        logs += (*(ancestor.pruned_ancestor_tx_logs or ()), ancestor.id)
+        logs += (*pruned_logs.get(ancestor, ()), ancestor)
     return tuple(logs)
 
 
@@ -236,26 +246,43 @@ class State(History):
 
     def __init__(
         self,
-        snapshots: Mapping[SnapshotId, SnapshotInfo],
+        listed: Sequence[SnapshotInfo],
         branches: Mapping[str, SnapshotId],
         tags: Mapping[str, SnapshotId],
+        deleted_tags: Collection[str] = (),
     ) -> None:
-        parents = {snapshot_id: info.parent_id for snapshot_id, info in snapshots.items()}
-        super().__init__(parents, branches, tags)
-        self.snapshots = snapshots
+        super().__init__(parents_of(listed), branches, tags)
+        self._listed = listed
+        self.deleted_tags = deleted_tags
+
+    @cached_property
+    def snapshots(self) -> Mapping[SnapshotId, SnapshotInfo]:
+        return infos_by_id(self._listed)
+
+    @cached_property
+    def flushed_at(self) -> Mapping[SnapshotId, int]:
+        return times_of(self._listed)
+
+    @cached_property
+    def pruned_logs(self) -> Mapping[SnapshotId, tuple[SnapshotId, ...]]:
+        """Of those snapshots that have any."""
+        return pruned_logs_of(self._listed)
 
     @cached_property
     def logs(self) -> frozenset[SnapshotId]:
         """Whose transaction logs the reachable snapshots need: their own and the pruned ones."""
         logs = set(self.reachable)
-        for snapshot_id in self.reachable:
-            logs.update(self.snapshots[snapshot_id].pruned_ancestor_tx_logs or ())
+        for snapshot_id, pruned in self.pruned_logs.items():
+            if snapshot_id in self.reachable:
+                logs.update(pruned)
         return frozenset(logs)
 
 
-def state_of(info: RepoInfo) -> State:
+def state_of(info: RepoInfo | RepoFile) -> State:
+    """Of a `RepoFile`, the updates are not decoded."""
     return State(
-        {snapshot.id: snapshot for snapshot in info.snapshots},
+        info.snapshots,
         {ref.name: ref.snapshot_id for ref in info.branches},
         {ref.name: ref.snapshot_id for ref in info.tags},
+        info.deleted_tags,
     )

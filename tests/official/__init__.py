@@ -7,6 +7,7 @@ A test module that imports from here is skipped on an interpreter without the pa
     many_commits, many_native_chunks,
     many_virtual_refs, many_small_manifests, synthetic_native_refs,
     native_refs_in_manifests, many_snapshots   large repositories, quickly
+    daily_maintenance   years of commits, expirations and collections
     changed_native_refs, changed_virtual_refs   large versions that differ a little
     open_official, read_everything, official_report   what the official package says of one
 
@@ -29,6 +30,7 @@ pytest.importorskip("zarr")
 import icechunk as ic
 import zarr
 
+from tests.official.aged import daily_maintenance
 from tests.official.cache import built, copied
 from tests.official.changed import changed_native_refs, changed_virtual_refs
 from tests.official.histories import linear_history, many_commits, random_history
@@ -59,6 +61,7 @@ __all__ = [
     "changed_native_refs",
     "changed_virtual_refs",
     "copied",
+    "daily_maintenance",
     "diff_facts",
     "ic",
     "linear_history",

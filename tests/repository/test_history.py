@@ -114,7 +114,7 @@ def test_a_state_needs_the_logs_of_pruned_ancestors() -> None:
         SnapshotInfo(sid(1), None, 0, ""),
         SnapshotInfo(sid(4), sid(1), 0, "", None, (sid(3),)),
     ]
-    state = State({info.id: info for info in infos}, {"main": sid(4)}, {})
+    state = State(infos, {"main": sid(4)}, {})
     assert state.logs == {sid(1), sid(3), sid(4)}
 
 

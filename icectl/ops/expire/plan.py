@@ -67,7 +67,7 @@ def plan_for(repository: Repository, policy: Policy) -> Expiration:
     repository.check_writable()
     repository.check_online()
     try:
-        snapshots = {snapshot.id: snapshot for snapshot in repository.all_snapshots()}
+        snapshots = repository.all_snapshots()
     except ObjectNotFoundError as error:
         raise FormatError("the file of this snapshot is missing", path=error.path) from None
     history = State(snapshots, dict(repository.branches()), dict(repository.tags()))
