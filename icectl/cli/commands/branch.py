@@ -52,7 +52,9 @@ def create(context: CommandContext, name: NewNameArgument, ref: DefaultRefArgume
     The branch points to REF, by default to the tip of main.
     """
     at = DEFAULT_REF if ref is None else ref
-    context.emit(refs.create_branch(context.open_repository(), name, at), render_branch_change)
+    context.emit(
+        refs.create_branch(context.open_repository(for_update=True), name, at), render_branch_change
+    )
 
 
 @command()
@@ -65,7 +67,7 @@ def delete(context: CommandContext, branch: BranchArgument, expect: ExpectOption
     the branch pointed to; to undo, create a branch there before gc deletes the snapshots that no
     other ref reaches. With --expect the branch is deleted only if it still points to that REF.
     """
-    change = refs.delete_branch(context.open_repository(), branch, expect)
+    change = refs.delete_branch(context.open_repository(for_update=True), branch, expect)
     context.emit(change, render_branch_change)
     undo = context.command_line("branch create", branch, str(change.previous_snapshot_id))
     context.note(f"to undo: {undo}")
@@ -84,7 +86,7 @@ def reset(
     reset the branch to it before gc deletes the snapshots that no other ref reaches. With
     --expect the branch is moved only if it still points to that REF.
     """
-    change = refs.reset_branch(context.open_repository(), branch, ref, expect)
+    change = refs.reset_branch(context.open_repository(for_update=True), branch, ref, expect)
     context.emit(change, render_branch_change)
     if change.previous_snapshot_id != change.snapshot_id:
         undo = context.command_line("branch reset", branch, str(change.previous_snapshot_id))

@@ -68,5 +68,5 @@ def set_value(
     from icectl.cli.values import parse_value
     from icectl.ops.settings import set_config_value
 
-    result = set_config_value(context.open_repository(), key, parse_value(value))
+    result = set_config_value(context.open_repository(for_update=True), key, parse_value(value))
     context.emit(result, lambda result: [f"{result.key} set"])

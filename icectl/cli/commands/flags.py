@@ -50,5 +50,5 @@ def set_flag(
     from icectl.render.settings import render_flags
 
     wanted = {"on": True, "off": False, "default": None}[value]
-    changed = settings.set_flag(context.open_repository(), flag, wanted)
+    changed = settings.set_flag(context.open_repository(for_update=True), flag, wanted)
     context.emit(changed, lambda changed: render_flags([changed]))

@@ -62,7 +62,9 @@ def set_value(
 
     if not key:
         raise UsageError("the name of the value is empty", hint="icectl metadata set KEY VALUE")
-    metadata = set_metadata(context.open_repository(), {check_text(key): parse_value(value)})
+    metadata = set_metadata(
+        context.open_repository(for_update=True), {check_text(key): parse_value(value)}
+    )
     context.emit({"metadata": metadata}, lambda _document: ["metadata set"])
 
 
@@ -74,5 +76,5 @@ def unset(
     """Remove metadata values."""
     from icectl.ops.settings import unset_metadata
 
-    unset_metadata(context.open_repository(), keys)
+    unset_metadata(context.open_repository(for_update=True), keys)
     context.emit({"unset": keys}, lambda _document: ["metadata removed"])

@@ -71,7 +71,10 @@ def set_status(
         check_text(reason)
     wanted = Availability[availability.replace("-", "_").upper()]
     report = settings.set_status(
-        context.open_repository(), wanted, reason, accept_older_repo=accept_older_repo
+        context.open_repository(for_update=True),
+        wanted,
+        reason,
+        accept_older_repo=accept_older_repo,
     )
     if wanted is Availability.OFFLINE:
         context.warn(

@@ -38,7 +38,9 @@ def create(context: CommandContext, name: NewNameArgument, ref: DefaultRefArgume
     The tag points to REF, by default to the tip of main, and never moves.
     """
     at = DEFAULT_REF if ref is None else ref
-    context.emit(refs.create_tag(context.open_repository(), name, at), render_tag_created)
+    context.emit(
+        refs.create_tag(context.open_repository(for_update=True), name, at), render_tag_created
+    )
 
 
 @command()
@@ -49,7 +51,7 @@ def delete(context: CommandContext, tag: TagArgument, yes: YesOption = False) ->
     the tag, which is not deleted. The specification forbids reusing the name of a deleted tag;
     use another name to tag the same snapshot.
     """
-    repository = context.open_repository()
+    repository = context.open_repository(for_update=True)
     if tag in repository.tags():
         where = f"tag {tag} of {repository.storage.location} at {repository.tags()[tag]}"
         question = f"Delete the {where}? Its name can never be used again."
