@@ -64,6 +64,12 @@ class SnapshotColumns(Sequence[SnapshotInfo]):
     def rows(self) -> Mapping[SnapshotId, int]:
         return {id_: number for number, id_ in enumerate(self.ids)}
 
+    @cached_property
+    def parents_by_id(self) -> Mapping[SnapshotId, SnapshotId | None]:
+        # The index -1 of a root is that of the last element here.
+        ids: list[SnapshotId | None] = [*self.ids, None]
+        return dict(zip(self.ids, map(ids.__getitem__, self.parents), strict=True))
+
     def __len__(self) -> int:
         return len(self.ids)
 
@@ -118,11 +124,9 @@ def infos_by_id(snapshots: Sequence[SnapshotInfo]) -> Mapping[SnapshotId, Snapsh
     return {snapshot.id: snapshot for snapshot in snapshots}
 
 
-def parents_of(snapshots: Sequence[SnapshotInfo]) -> dict[SnapshotId, SnapshotId | None]:
+def parents_of(snapshots: Sequence[SnapshotInfo]) -> Mapping[SnapshotId, SnapshotId | None]:
     if isinstance(snapshots, SnapshotColumns):
-        # The index -1 of a root is that of the last element here.
-        ids: list[SnapshotId | None] = [*snapshots.ids, None]
-        return dict(zip(snapshots.ids, map(ids.__getitem__, snapshots.parents), strict=True))
+        return snapshots.parents_by_id
     return {snapshot.id: snapshot.parent_id for snapshot in snapshots}
 
 

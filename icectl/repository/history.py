@@ -65,19 +65,20 @@ def find_reachable(tips: Iterable[Id], parent_of: Callable[[Id], Id | None]) -> 
 
 def find_nearest(
     starts: Iterable[Id],
-    ancestry: Callable[[Id], Iterable[Id]],
+    parent_of: Callable[[Id], Id | None],
     is_chosen: Callable[[Id], bool],
 ) -> dict[Id, Id | None]:
     """For each start the nearest chosen one of its ancestry, which may be itself; else None."""
     nearest: dict[Id, Id | None] = {}
     for start in starts:
-        passed: list[Id] = []
-        found: Id | None = None
-        for id_ in ancestry(start):
-            if id_ in nearest or is_chosen(id_):
-                found = nearest.get(id_, id_)
-                break
-            passed.append(id_)
+        passed: dict[Id, None] = {}
+        id_: Id | None = start
+        while id_ is not None and id_ not in nearest and not is_chosen(id_):
+            if id_ in passed:
+                raise FormatError(f"the ancestry of snapshot {start} contains a cycle at {id_}")
+            passed[id_] = None
+            id_ = parent_of(id_)
+        found = None if id_ is None else nearest.get(id_, id_)
         nearest.update(dict.fromkeys((start, *passed), found))
     return nearest
 
@@ -122,7 +123,8 @@ def logs_of_skipped(
     """
     logs: list[SnapshotId] = []
     for ancestor in reversed(ancestors):
-        logs += (*pruned_logs.get(ancestor, ()), ancestor)
+        logs += pruned_logs.get(ancestor, ())
+        logs.append(ancestor)
     return tuple(logs)
 
 
@@ -164,6 +166,13 @@ class History:
             next_id = self.parents[snapshot_id]
         if next_id is not None:
             raise FormatError(f"the ancestry of snapshot {tip} is damaged at {next_id}")
+
+    def parent_of(self, snapshot_id: SnapshotId) -> SnapshotId | None:
+        """`FormatError` if the snapshot is unknown."""
+        try:
+            return self.parents[snapshot_id]
+        except KeyError:
+            raise FormatError(f"the ancestry is damaged at snapshot {snapshot_id}") from None
 
     def intact_ancestry(self, tip: SnapshotId) -> Iterator[SnapshotId]:
         """The snapshot and its ancestors, newest first, up to a cycle or a gap."""

@@ -14,7 +14,7 @@ from dataclasses import replace
 from icectl.errors import ConflictError, FormatError
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import RepoInfo, SnapshotInfo, infos_by_id, parents_of, pruned_logs_of
-from icectl.repository.history import logs_of_skipped, walk
+from icectl.repository.history import logs_of_skipped
 from icectl.repository.ops_log import REPO_PATH
 
 
@@ -55,18 +55,19 @@ def _reparented(
     to_root: bool,
 ) -> SnapshotInfo:
     skipped: list[SnapshotId] = []
-    parent_id: SnapshotId | None = None
-    for id_ in walk(snapshot.parent_id, parents.__getitem__, {snapshot.id}):
-        if id_ not in parents:
+    parent_id = snapshot.parent_id
+    while parent_id is not None:
+        # As many steps as there are snapshots, so without `walk`; a cycle has more.
+        if parent_id not in parents or len(skipped) > len(parents):
             raise _damaged(snapshot)
-        passed_over = to_root and skipped and parents[id_] is not None
-        if id_ not in dropped and not passed_over:
-            parent_id = id_
+        parent = parents[parent_id]
+        passed_over = to_root and skipped and parent is not None
+        if parent_id not in dropped and not passed_over:
             break
-        skipped.append(id_)
-    else:
-        if (parents[skipped[-1]] if skipped else snapshot.parent_id) is not None:
-            raise _damaged(snapshot)
+        skipped.append(parent_id)
+        parent_id = parent
+    if parent_id == snapshot.id:
+        raise _damaged(snapshot)
     if not skipped:
         return snapshot
     if parent_id is None:
