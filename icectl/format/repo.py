@@ -87,9 +87,9 @@ class RepoFile:
     def snapshots(self) -> Sequence[SnapshotInfo]:
         start, count = self._raw.snapshots
         if count > FEW_SNAPSHOTS:
-            from icectl.format.snapshot_columns import read_snapshot_columns
+            from icectl.format.snapshot_info_columns import read_snapshot_infos
 
-            return read_snapshot_columns(self._reader, start, count)
+            return read_snapshot_infos(self._reader, start, count)
         entries = self._read_tables(SNAPSHOT_INFO, start, count)
         return _snapshot_infos(entries, [entry.id for entry in entries])
 

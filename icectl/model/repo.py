@@ -41,7 +41,7 @@ class SnapshotInfo:
     """Transaction logs of expired or collected ancestors, oldest first. Never empty."""
 
 
-class SnapshotColumns(Sequence[SnapshotInfo]):
+class SnapshotInfoColumns(Sequence[SnapshotInfo]):
     """Many snapshots as columns, in the order of the file; an element is made on each access."""
 
     def __init__(
@@ -96,7 +96,7 @@ class SnapshotColumns(Sequence[SnapshotInfo]):
 
 
 class _InfosById(Mapping[SnapshotId, SnapshotInfo]):
-    def __init__(self, columns: SnapshotColumns) -> None:
+    def __init__(self, columns: SnapshotInfoColumns) -> None:
         self._columns = columns
 
     def __getitem__(self, snapshot_id: SnapshotId) -> SnapshotInfo:
@@ -113,26 +113,26 @@ class _InfosById(Mapping[SnapshotId, SnapshotInfo]):
 
 
 def ids_of(snapshots: Sequence[SnapshotInfo]) -> list[SnapshotId]:
-    if isinstance(snapshots, SnapshotColumns):
+    if isinstance(snapshots, SnapshotInfoColumns):
         return snapshots.ids
     return [snapshot.id for snapshot in snapshots]
 
 
 def infos_by_id(snapshots: Sequence[SnapshotInfo]) -> Mapping[SnapshotId, SnapshotInfo]:
-    if isinstance(snapshots, SnapshotColumns):
+    if isinstance(snapshots, SnapshotInfoColumns):
         return _InfosById(snapshots)
     return {snapshot.id: snapshot for snapshot in snapshots}
 
 
 def parents_of(snapshots: Sequence[SnapshotInfo]) -> Mapping[SnapshotId, SnapshotId | None]:
-    if isinstance(snapshots, SnapshotColumns):
+    if isinstance(snapshots, SnapshotInfoColumns):
         return snapshots.parents_by_id
     return {snapshot.id: snapshot.parent_id for snapshot in snapshots}
 
 
 def times_of(snapshots: Sequence[SnapshotInfo]) -> dict[SnapshotId, int]:
     """When each snapshot was flushed."""
-    if isinstance(snapshots, SnapshotColumns):
+    if isinstance(snapshots, SnapshotInfoColumns):
         return dict(zip(snapshots.ids, snapshots.flushed_at, strict=True))
     return {snapshot.id: snapshot.flushed_at for snapshot in snapshots}
 
@@ -141,7 +141,7 @@ def pruned_logs_of(
     snapshots: Sequence[SnapshotInfo],
 ) -> dict[SnapshotId, tuple[SnapshotId, ...]]:
     """The `pruned_ancestor_tx_logs` of those snapshots that have any."""
-    if isinstance(snapshots, SnapshotColumns):
+    if isinstance(snapshots, SnapshotInfoColumns):
         snapshots = [snapshots[number] for number in snapshots.with_logs]
     return {
         snapshot.id: snapshot.pruned_ancestor_tx_logs
@@ -303,7 +303,7 @@ class RepoInfo:
     branches: tuple[Ref, ...]
     deleted_tags: tuple[str, ...]
     snapshots: Sequence[SnapshotInfo]
-    """A tuple, or `SnapshotColumns` if there are many."""
+    """A tuple, or `SnapshotInfoColumns` if there are many."""
     status: RepoStatus
     metadata: tuple[MetadataItem, ...] | None
     latest_updates: tuple[Update, ...]

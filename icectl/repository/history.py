@@ -18,7 +18,7 @@ from collections.abc import (
     Set,
 )
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from icectl.errors import FormatError
 from icectl.format.repo import RepoFile
@@ -34,7 +34,11 @@ from icectl.model.repo import (
 from icectl.model.snapshot import Snapshot
 from icectl.repository.edits import DEFAULT_BRANCH
 
+if TYPE_CHECKING:
+    from icectl.model.node_columns import SnapshotColumns
+
 Id = TypeVar("Id", bound=Hashable)
+AnySnapshot = TypeVar("AnySnapshot", "Snapshot", "SnapshotColumns")
 Parents = Mapping[SnapshotId, SnapshotId | None]
 
 
@@ -95,9 +99,9 @@ def find_cycles(parents: Mapping[Id, Id | None]) -> Iterator[list[Id]]:
 
 def read_ancestors(
     tips: Iterable[SnapshotId],
-    read: Callable[[Set[SnapshotId]], Iterable[Snapshot]],
+    read: Callable[[Set[SnapshotId]], Iterable[AnySnapshot]],
     known: Set[SnapshotId] = frozenset(),
-) -> Iterator[Snapshot]:
+) -> Iterator[AnySnapshot]:
     """The snapshots and their ancestors as their files name them, except the known ones.
 
     Files of different branches are independent: each call of `read` gets one generation.

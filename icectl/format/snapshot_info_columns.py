@@ -7,33 +7,34 @@ from functools import partial
 
 import numpy as np
 
-from icectl.errors import FormatError, LimitExceededError
-from icectl.format.columns import ColumnReader, Positions
+from icectl.errors import FormatError
+from icectl.format.columns import ColumnReader, Positions, spread
 from icectl.format.reader import Reader
 from icectl.format.repo import parent_error
 from icectl.format.schema import METADATA_ITEM, SNAPSHOT_INFO, RawSnapshotInfo
 from icectl.model.ids import SnapshotId
-from icectl.model.repo import SnapshotColumns, SnapshotInfo
+from icectl.model.repo import SnapshotInfo, SnapshotInfoColumns
 
 _ID_SIZE = 12
 
 
-def read_snapshot_columns(reader: Reader, start: int, count: int) -> SnapshotColumns:
+def read_snapshot_infos(reader: Reader, start: int, count: int) -> SnapshotInfoColumns:
     """The vector of SnapshotInfo at `start`, which was checked; all its tables are checked here."""
     columns = ColumnReader(reader)
     ids = np.empty((count, _ID_SIZE), np.uint8)
     parents = np.zeros(count, np.int32)
     flushed_at = np.zeros(count, np.uint64)
     has_logs = np.zeros(count, np.bool_)
-    _spend(reader, count, start)
-    for rows, positions, offsets in columns.groups(SNAPSHOT_INFO, start, count):
-        id_, parent, flushed, message, metadata, logs = offsets
+    reader.spend_elements(count, start)
+    tables = columns.follow(np.arange(start, start + 4 * count, 4, dtype=np.int64))
+    for rows, positions, plan in columns.tables(SNAPSHOT_INFO, tables):
+        id_, parent, flushed, message, metadata, logs = plan.places
         ids[rows] = columns.structs(positions + id_, _ID_SIZE)
         if parent:
             parents[rows] = columns.words(positions + parent).view(np.int32)
         if flushed:
             flushed_at[rows] = columns.longs(positions + flushed)
-        _check_strings(columns, positions + message)
+        columns.strings(positions + message, "a message")
         if metadata:
             _check_metadata(columns, positions + metadata)
         if logs:
@@ -58,40 +59,18 @@ def read_snapshot_columns(reader: Reader, start: int, count: int) -> SnapshotCol
         parent = None if raw.parent_offset == -1 else listed[raw.parent_offset]
         return SnapshotInfo(raw.id, parent, *raw[2:])
 
-    return SnapshotColumns(
+    return SnapshotInfoColumns(
         listed, parents.tolist(), flushed_at.tolist(), np.flatnonzero(has_logs).tolist(), read
     )
 
 
 def _check_metadata(columns: ColumnReader, slots: Positions) -> None:
-    starts, lengths = columns.vectors(slots, 4, "a list of metadata")
-    counts = lengths.astype(np.int64)
-    total = int(counts.sum())
-    if not total:
+    starts, counts = columns.vectors(slots, 4, "a list of metadata")
+    items = spread(starts, counts, 4)
+    if not len(items):
         return
-    _spend(columns.reader, total, int(starts[0]))
-    within = np.arange(total) - np.repeat(np.cumsum(counts) - counts, counts)
-    items = np.repeat(starts, counts) + 4 * within
-    for _, positions, (name, value) in columns.groups_at(METADATA_ITEM, items):
-        _check_strings(columns, positions + name)
+    columns.reader.spend_elements(len(items), int(items[0]))
+    for _, positions, plan in columns.tables(METADATA_ITEM, columns.follow(items)):
+        name, value = plan.places
+        columns.strings(positions + name, "a name")
         columns.vectors(positions + value, 1, "a value")
-
-
-def _check_strings(columns: ColumnReader, slots: Positions) -> None:
-    starts, lengths = columns.vectors(slots, 1, "a string", terminated=True)
-    data = columns.reader.data
-    for start, length in zip(starts.tolist(), lengths.tolist(), strict=True):
-        try:
-            data[start : start + length].decode()
-        except UnicodeDecodeError as error:
-            raise FormatError("a string is not valid UTF-8", offset=start + error.start) from None
-
-
-def _spend(reader: Reader, tables: int, position: int) -> None:
-    """Charge tables that may become Python objects."""
-    reader.spend_elements(tables, position)
-    reader.tables -= tables
-    if reader.tables < 0:
-        raise LimitExceededError(
-            "TABLES_PER_BYTE", "the file has too many tables for its size", offset=position
-        )
