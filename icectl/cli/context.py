@@ -75,10 +75,10 @@ class CommandContext:
         options = self.options.storage_option or ()
         return open_location(find_location(location, options, self.environ), self.environ)
 
-    def open_repository(self) -> Repository:
+    def open_repository(self, *, for_update: bool = False) -> Repository:
         from icectl.repository.open import open_repository
 
-        return open_repository(self.open_storage())
+        return open_repository(self.open_storage(), for_update=for_update)
 
     def command_line(self, command: str, *arguments: str, repo: str | None = None) -> str:
         """Return a command line for the same repository that a user can paste into a shell."""

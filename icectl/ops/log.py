@@ -69,7 +69,7 @@ def shown_parents(
     parents = {commit.id: commit.parent_id for commit in commits}
     nearest = find_nearest(
         (parent for parent in parents.values() if parent is not None and parent not in parents),
-        lambda snapshot_id: (info.id for info in repository.ancestry(snapshot_id)),
+        lambda snapshot_id: repository.snapshot_info(snapshot_id).parent_id,
         parents.__contains__,
     )
     return {

@@ -105,7 +105,7 @@ def expire(
     storage = context.open_storage()
     retention = build_policy(given, storage.read_clock)
     retention.check()
-    repository = open_repository(storage)
+    repository = open_repository(storage, for_update=not dry_run)
     planned = plan_for(repository, retention)
     for rule, glob in find_idle_globs(retention, planned.history.branches, planned.history.tags):
         kinds = {"branch": "branch", "keep_tagged": "tag"}.get(rule, "branch or tag")
@@ -117,10 +117,10 @@ def expire(
         return
     count = len(planned.plan.released)
     refs = len(planned.plan.deleted_branches) + len(planned.plan.deleted_tags)
-    question = f"Release {count} of {len(planned.history.snapshots)} snapshots"
+    question = f"Release {count} of {len(planned.history.parents)} snapshots"
     question += f" and delete {refs} refs" if refs else ""
-    plan = render_expiration(build_result(repository, planned, dry_run=True))
-    context.confirm(f"{question} of {storage.location}?", yes=yes, plan=() if yes else plan)
+    plan = () if yes else render_expiration(build_result(repository, planned, dry_run=True))
+    context.confirm(f"{question} of {storage.location}?", yes=yes, plan=plan)
     done = execute_expiration(repository, retention, planned)
     context.emit(build_result(repository, done, dry_run=False), render_expiration)
 
