@@ -12,18 +12,19 @@ from pathlib import Path
 import pytest
 
 from icectl.errors import IcectlError
-from icectl.ops.gc.plan import GcPlan, plan_gc
+from icectl.ops.gc.plan import plan_gc
 from icectl.ops.gc.run import GcOptions, plan_run
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
-from tests.gc.repositories import files, messy_repository, now
+from tests.gc.repositories import (
+    files,
+    messy_repository,
+    now,
+    planned_paths,
+)
 from tests.official import built, copied
 
 KINDS = ("repo", "manifests", "snapshots", "transactions", "refs")
-
-
-def planned_paths(plan: GcPlan) -> set[str]:
-    return {path for garbage in plan.garbage.values() for path in garbage.paths()}
 
 
 def flip(path: Path, bit: int) -> None:

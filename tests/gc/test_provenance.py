@@ -33,9 +33,9 @@ from tests.gc.repositories import (
     live,
     messy_repository,
     now,
+    planned_paths,
     random_repository,
 )
-from tests.gc.test_bit_flips import planned_paths
 from tests.official import built, copied, ic, open_official
 from tests.official.histories import commit, create
 

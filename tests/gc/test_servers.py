@@ -24,9 +24,10 @@ from tests.gc.repositories import (
     messy_repository,
     now,
     official_gc,
+    paths,
     random_repository,
+    upload,
 )
-from tests.gc.test_faults import paths
 from tests.official import built, open_official, zarr
 from tests.official.histories import commit, create
 from tests.patience import PATIENCE_SECONDS
@@ -34,12 +35,6 @@ from tests.servers.gcs import GcsServer
 from tests.servers.s3 import S3Server
 
 pytestmark = pytest.mark.server
-
-
-def upload(source: Path, storage: Storage) -> None:
-    for path in source.rglob("*"):
-        if path.is_file():
-            storage.put_if_absent(path.relative_to(source).as_posix(), path.read_bytes())
 
 
 def check_like_official_on_server(
