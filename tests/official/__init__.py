@@ -9,6 +9,7 @@ A test module that imports from here is skipped on an interpreter without the pa
     native_refs_in_manifests, many_snapshots, many_manifests, many_expirations,
     many_operations, many_files   large repositories, quickly
     changed_native_refs, changed_virtual_refs   large versions that differ a little
+    many_arrays, virtual_refs_in_one_commit     large versions that differ much
     open_official, read_everything, official_report   what the official package says of one
 
     built, copied       build once for a test session, copy for tests that change something
@@ -56,6 +57,7 @@ from tests.official.reading import (
     storage_of,
 )
 from tests.official.snapshots import many_snapshots
+from tests.official.wide import many_arrays, virtual_refs_in_one_commit
 from tests.official.zoo import build_zoo
 
 __all__ = [
@@ -69,6 +71,7 @@ __all__ = [
     "diff_facts",
     "ic",
     "linear_history",
+    "many_arrays",
     "many_commits",
     "many_expirations",
     "many_files",
@@ -85,5 +88,6 @@ __all__ = [
     "read_everything",
     "storage_of",
     "synthetic_native_refs",
+    "virtual_refs_in_one_commit",
     "zarr",
 ]
