@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from icectl.cli.options import CommonOptions
 from icectl.cli.terminal import Output, is_terminal
 from icectl.cli.values import parse_moment
-from icectl.errors import RefusedError, UsageError
+from icectl.errors import Hint, RefusedError, UsageError
 from icectl.render.blocks import Block
 from icectl.render.text import escape_controls
 
@@ -86,6 +86,12 @@ class CommandContext:
         if any(argument.startswith("-") for argument in arguments):
             return f"icectl {command} {options} -- {shlex.join(arguments)}"
         return " ".join(filter(None, ("icectl", command, shlex.join(arguments), options)))
+
+    def describe(self, hint: Hint) -> str:
+        """Return the sentence; its commands name the repository as the user did."""
+        from icectl.cli.hints import describe_hint
+
+        return describe_hint(hint, self.options)
 
     def now(self) -> int:
         """Microseconds since 1970-01-01 UTC; `ICECTL_NOW` overrides it for golden output."""

@@ -14,7 +14,6 @@ import typer
 from icectl.cli import exit_codes
 from icectl.cli.app import PROGRAM, called_command, parameters_of
 from icectl.cli.context import CommandContext
-from icectl.cli.hints import describe_hint
 from icectl.errors import (
     FormatError,
     IcectlError,
@@ -37,7 +36,7 @@ def report_failure(error: BaseException, context: CommandContext, arguments: lis
         error = _usage_error(error, arguments)
     if isinstance(error, IcectlError):
         error = _with_hint(error, context)
-        hint = None if error.hint is None else describe_hint(error.hint, context.options)
+        hint = None if error.hint is None else context.describe(error.hint)
         return _report(error.kind, error.message, hint, error.exit_code, arguments, error.facts)
 
     if context.environ.get("ICECTL_DEBUG") or context.options.verbose >= 2:
@@ -89,7 +88,7 @@ def _with_hint(error: IcectlError, context: CommandContext) -> IcectlError:
             return error
         # By default validate does not read manifests.
         level = " --level manifests" if (error.path or "").startswith("manifests/") else ""
-        hint = error.hint or f"find all damage with icectl validate{level}"
+        hint = error.hint or f"find all damage with `icectl validate{level}`"
         if isinstance(error, ObjectNotFoundError):
             # The repository refers to the file, so the repository is damaged.
             return FormatError("the file is missing", path=error.path, hint=hint)

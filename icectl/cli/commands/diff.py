@@ -104,18 +104,21 @@ def _select_versions(
         if from_ is not None or merge_base:
             raise UsageError(
                 "--commit cannot be combined with FROM or --merge-base",
-                hint=f"icectl diff --commit {shlex.quote(commit)}",
+                hint=f"run `icectl diff --commit {shlex.quote(commit)}`",
             )
         return select_commit(repository, commit)
     if from_ is None:
         raise UsageError(
             "diff needs a version to compare with",
-            hint="icectl diff FROM [TO], or icectl diff --commit REF",
+            hint="run `icectl diff FROM [TO]` or `icectl diff --commit REF`",
         )
     refs = parse_range(repository, from_)
     if refs is not None:
         if to is not None:
-            raise UsageError(f"{from_} cannot be combined with TO", hint=f"icectl diff {from_}")
+            raise UsageError(
+                f"{from_} cannot be combined with TO",
+                hint=f"run `icectl diff {shlex.quote(from_)}`",
+            )
         from_, to, merge_base = refs.from_, refs.to, merge_base or refs.from_merge_base
     newer = DEFAULT_REF if to is None else to
     return select_versions(repository, from_, newer, merge_base=merge_base)

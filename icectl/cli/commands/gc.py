@@ -249,7 +249,9 @@ def _cutoff(older_than: str | None, saved: SavedPlan | None, now: int) -> int:
         if saved.cutoff > now:
             raise UsageError("the cutoff time of the plan is in the future")
         return saved.cutoff
-    raise UsageError("gc requires --older-than", hint="icectl gc --older-than 7d --dry-run")
+    raise UsageError(
+        "gc requires --older-than", hint="start with `icectl gc --older-than 7d --dry-run`"
+    )
 
 
 def _parse_kinds(texts: Sequence[str]) -> frozenset[ObjectKind]:
