@@ -106,7 +106,7 @@ def command(
 
         @functools.wraps(body)
         def run(ctx: typer.Context, **values: Any) -> int | None:
-            from icectl.cli.logs import shown_logs
+            from icectl.cli.terminal import shown_logs
 
             context: CommandContext = ctx.obj
             context.command = ctx.command_path.partition(" ")[2]

@@ -66,8 +66,13 @@ def diff(
         raise UsageError("only one of --chunks, --stat and --name-only can be given")
     from icectl.ops.diff.chunks import read_chunk_changes
     from icectl.ops.diff.compare import diff_nodes
-    from icectl.render.diff import render_diff, render_names, render_stat
-    from icectl.render.diff_document import diff_document, diff_lines
+    from icectl.render.diff import (
+        diff_document,
+        diff_lines,
+        render_diff,
+        render_names,
+        render_stat,
+    )
 
     repository = context.open_repository()
     versions = _select_versions(repository, from_, to, commit, merge_base)

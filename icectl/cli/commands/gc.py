@@ -206,17 +206,13 @@ def collect(
 
             _, deleted = collect_garbage(storage, options, approve, progress)
             result = finished(planned, deleted)
-    _tell(context, result)
-    return None if result.is_complete else exit_codes.FINDINGS
-
-
-def _tell(context: CommandContext, result: GcResult) -> None:
     for note in render_notes(result):
         context.warn(note)
     if context.options.jsonl:
         _event(context, "finished", result)
     else:
         context.emit(result, render_gc)
+    return None if result.is_complete else exit_codes.FINDINGS
 
 
 def _event(context: CommandContext, name: str, result: GcResult) -> None:
