@@ -207,6 +207,9 @@ def _summary(diff: NodeDiff, chunks: Sequence[ChunkChanges]) -> Iterator[str]:
         rows = [getattr(changes, kind) for changes in chunks]
         if count := sum(len(found) for found in rows if found is not None):
             parts.append(format_count(count, f"chunk {kind}", f"chunks {kind}"))
+    written = (changes for changes in chunks if changes.added is None)
+    if count := sum(0 if one.of_deleted_array else one.num_chunks for one in written):
+        parts.append(format_count(count, "chunk written", "chunks written"))
     if parts:
         yield ", ".join(parts)
 

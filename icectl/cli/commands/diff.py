@@ -60,11 +60,13 @@ def diff(
     path, and chunks by their references.
 
     In the logs a node can be both new and updated, and a chunk can be written with the same
-    content; a comparison of content does not show this. Byte counts are the lengths in references.
+    content; a comparison of content does not show this. Whether a written chunk is new,
+    overwritten or deleted is looked up in the manifests; if these are large, only with --stat,
+    --chunks, --json or --jsonl. Byte counts are the lengths in references.
     """
     if sum((chunks, stat, name_only)) > 1:
         raise UsageError("only one of --chunks, --stat and --name-only can be given")
-    from icectl.ops.diff.chunks import read_chunk_changes
+    from icectl.ops.diff.chunks import Detail, read_chunk_changes
     from icectl.ops.diff.compare import diff_nodes
     from icectl.render.diff import (
         diff_document,
@@ -79,11 +81,16 @@ def diff(
     nodes = diff_nodes(repository, versions, path=path)
     if nodes.fallback is not None:
         context.warn(f"{nodes.fallback}; comparing the content instead")
-    found = read_chunk_changes(repository, nodes, compare=not name_only, deleted_arrays=stat)
+    is_silent = exit_code and context.options.quiet and context.wants_text
+    if name_only or is_silent:
+        detail = Detail.NONE
+    else:
+        detail = Detail.FULL if chunks or stat or not context.wants_text else Detail.CHEAP
+    found = read_chunk_changes(repository, nodes, detail=detail, deleted_arrays=stat)
     first = list(islice(found, 1))
     different = bool(first) or not nodes.is_empty
     changes = chain(first, found)
-    if exit_code and context.options.quiet and context.wants_text:
+    if is_silent:
         return FINDINGS if different else DONE
     if context.options.jsonl:
         context.emit_lines(diff_lines(nodes, changes, coordinates=chunks))
