@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from itertools import chain, islice
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -78,7 +78,8 @@ def diff(
 
     repository = context.open_repository()
     versions = _select_versions(repository, from_, to, commit, merge_base)
-    nodes = diff_nodes(repository, versions, path=path)
+    with context.busy("comparing nodes"):
+        nodes = diff_nodes(repository, versions, path=path)
     if nodes.fallback is not None:
         context.warn(f"{nodes.fallback}; comparing the content instead")
     is_silent = exit_code and context.options.quiet and context.wants_text
@@ -87,9 +88,9 @@ def diff(
     else:
         detail = Detail.FULL if chunks or stat or not context.wants_text else Detail.CHEAP
     found = read_chunk_changes(repository, nodes, detail=detail, deleted_arrays=stat)
-    first = list(islice(found, 1))
-    different = bool(first) or not nodes.is_empty
-    changes = chain(first, found)
+    begun = context.begin(found, "comparing chunks")
+    different = begun is not None or not nodes.is_empty
+    changes = begun or iter(())
     if is_silent:
         return FINDINGS if different else DONE
     if context.options.jsonl:
@@ -98,10 +99,11 @@ def diff(
         context.emit_json(diff_document(nodes, changes, coordinates=chunks))
     elif name_only:
         context.output.write(render_names(nodes, changes), paged=True)
-    elif stat:
-        context.output.write(render_stat(nodes, [*changes]), paged=True)
     else:
-        context.output.write(render_diff(nodes, [*changes], coordinates=chunks), paged=True)
+        with context.busy("comparing chunks"):
+            compared = list(changes)
+        show = render_stat if stat else partial(render_diff, coordinates=chunks)
+        context.output.write(show(nodes, compared), paged=True)
     if not different and context.wants_text:
         context.note("no differences")
     return FINDINGS if exit_code and different else DONE
