@@ -34,7 +34,6 @@ from tests.gc.repositories import (
     live,
     messy_repository,
     now,
-    planned_paths,
     random_repository,
 )
 from tests.official import built, copied, ic, open_official

@@ -191,17 +191,13 @@ def collect(
 
             _, deleted = collect_garbage(storage, options, approve, progress)
             result = finished(planned, deleted)
-    _tell(context, result)
-    return None if result.is_complete else exit_codes.FINDINGS
-
-
-def _tell(context: CommandContext, result: GcResult) -> None:
     for note in render_notes(result):
         context.warn(note)
     if context.options.jsonl:
         _event(context, "finished", result)
     else:
         context.emit(result, render_gc)
+    return None if result.is_complete else exit_codes.FINDINGS
 
 
 def _event(context: CommandContext, name: str, result: GcResult) -> None:
@@ -234,7 +230,9 @@ def _cutoff(older_than: str | None, saved: SavedPlan | None, now: int) -> int:
         if saved.cutoff > now:
             raise UsageError("the cutoff time of the plan is in the future")
         return saved.cutoff
-    raise UsageError("gc requires --older-than", hint="icectl gc --older-than 7d --dry-run")
+    raise UsageError(
+        "gc requires --older-than", hint="start with `icectl gc --older-than 7d --dry-run`"
+    )
 
 
 def _parse_kinds(texts: Sequence[str]) -> frozenset[ObjectKind]:

@@ -167,7 +167,9 @@ def set_metadata(
 ) -> None:
     """Add or replace a metadata value."""
     if not key:
-        raise UsageError("the name of the value is empty", hint="icectl metadata set KEY VALUE")
+        raise UsageError(
+            "the name of the value is empty", hint="write `icectl metadata set KEY VALUE`"
+        )
     values = {check_text(key): parse_value(value)}
     metadata = settings.set_metadata(context.open_repository(for_update=True), values)
     context.emit({"metadata": metadata}, lambda _document: ["metadata set"])

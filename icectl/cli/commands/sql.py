@@ -74,7 +74,8 @@ def sql(
     repository = context.open_repository()
     scope = versions.resolve(context, repository)
     source = RepositorySource(repository.storage.location, context.location.storage_options, scope)
-    with spark_session(options, os.environ) as session, translate_failures():
+    busy = context.busy("querying on Spark")
+    with busy, spark_session(options, os.environ) as session, translate_failures():
         result, columns = run_query(session, source, query, number)
     context.emit_list(
         "rows", _rows(result), partial(render_rows, columns), beside={"columns": columns}

@@ -96,7 +96,7 @@ def stats(
         if name in chosen and ref is not None:
             raise UsageError(
                 f"--by {name} cannot be combined with a REF",
-                hint=f"omit {ref}: icectl stats --by {name}",
+                hint=f"omit {ref}: `icectl stats --by {name}`",
             )
     rules = _read_policy(context, older_than, policy)
     if rules is not None and ref is not None:

@@ -13,7 +13,6 @@ import typer
 
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
-from icectl.cli.hints import describe_hint
 from icectl.cli.options import REF_HELP, File, Flag, command
 from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.errors import UsageError
@@ -154,7 +153,7 @@ def validate(
     progress = Progress(context.progress)
     with engines:
         result, missing = run_validation(context.open_storage(), options, progress)
-    result = replace(result, notes=tuple(map(describe_hint, result.notes)))
+    result = replace(result, notes=tuple(map(context.describe, result.notes)))
     if write_baseline is not None:
         lines = (f"{line}\n" for line in render_jsonl(result.findings))
         _write("--write-baseline", write_baseline, lines)

@@ -23,7 +23,7 @@ import pytest
 from icectl.storage import lock
 from icectl.storage.local import LocalStorage
 from icectl.storage.lock import LOCK_NAME
-from tests.cli.conftest import Icectl, Outcome
+from tests.command_line import Icectl, Outcome
 from tests.gc.repositories import age_all, files, messy_repository
 from tests.official import built, copied
 from tests.patience import PATIENCE_SECONDS
