@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,11 @@ os.environ["TERM"] = "xterm-256color"
 for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
 
-pytest_plugins = ["tests.servers.fixtures", "tests.engines.fixtures"]
+# A shell starts background jobs with SIGINT ignored, and their children inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+pytest_plugins = ["tests.command_line", "tests.servers.fixtures", "tests.engines.fixtures"]
 
 
 @pytest.fixture(scope="session")

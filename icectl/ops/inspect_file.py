@@ -1,14 +1,17 @@
-"""One file of the format: what it is, what it says, what is wrong.
+"""One file of the format: its kind, content and problems.
 
-The content tells what it is; the name, where it is one of the format, what it should be.
+The content determines the kind; a name that the format defines implies the expected kind.
 """
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from icectl.errors import (
     FormatError,
@@ -20,13 +23,14 @@ from icectl.errors import (
 )
 from icectl.format.envelope import Generation
 from icectl.format.inspection import Inspection, inspect_bytes
+from icectl.limits import MIB
 from icectl.model.ids import ALPHABET, ChunkId
 from icectl.model.manifest import Manifest, RefKind
 from icectl.model.redaction import redact_location, redact_locations
 from icectl.repository.layout import CONFIG_PATH, DRAFT, STANDARD
 from icectl.repository.ops_log import BACKUPS, REPO_PATH
 from icectl.repository.ref_files import TOMBSTONE
-from icectl.storage.paths import check_path
+from icectl.storage.paths import check_path, check_size
 
 if TYPE_CHECKING:
     from icectl.repository.repository import Repository
@@ -75,12 +79,12 @@ class InspectFileResult:
 
 
 def describe_file(path: str, data: bytes) -> tuple[InspectFileResult, Inspection]:
-    """What the file says, as far as it can be read; damage is listed, not raised."""
+    """Decode as much of the file as possible; damage is listed, not raised."""
     inspection = inspect_bytes(data, expected_kind(path))
     header = inspection.header
     kind, content = inspection.kind, inspection.content
     if not data and path.endswith(f"/{TOMBSTONE}"):
-        # An empty file says nothing by itself: its name is what marks the tag as deleted.
+        # The file is empty: only its name marks the tag as deleted.
         kind, content = "ref", {"deleted": True}
     result = InspectFileResult(
         path=path,
@@ -107,14 +111,41 @@ def describe_file(path: str, data: bytes) -> tuple[InspectFileResult, Inspection
 
 
 def expected_kind(path: str) -> str | None:
-    """What the name of a file promises; None for a chunk and for any foreign name."""
+    """The kind that the name of a file implies; None for a chunk and for any unknown name."""
     return next((kind for kind, name in _NAMES.items() if name.search(path)), None)
 
 
-def read_named_file(repository: Repository, name: str) -> tuple[str, bytes]:
-    """A file of a repository by its relative name, or by an id alone.
+def read_local_file(path: Path) -> bytes:
+    """Read a file that the user named: follow links, and read from pipes, too."""
+    if path.is_fifo():
+        with path.open("rb") as stream:
+            return read_stream(stream, str(path))
+    from icectl.storage.beneath import Beneath
 
-    A snapshot and its transaction log share one id; alone it means the snapshot.
+    place = Beneath(str(path.parent), follow_links=True)
+    file, status = place.open_file_at(path.name)
+    try:
+        return place.read_whole(file, status, path.name)
+    finally:
+        os.close(file)
+
+
+def read_stream(stream: BinaryIO, name: str) -> bytes:
+    """Read up to the size limit: a pipe may be endless."""
+    with suppress(OSError):
+        check_size(name, os.fstat(stream.fileno()).st_size)
+    parts, size = [], 0
+    while part := stream.read(MIB):
+        parts.append(part)
+        size += len(part)
+        check_size(name, size)
+    return b"".join(parts)
+
+
+def read_named_file(repository: Repository, name: str) -> tuple[str, bytes]:
+    """Find a file of a repository by its relative name or by its id.
+
+    A snapshot and its transaction log share one id; the id alone means the snapshot.
     """
     storage, layout = repository.storage, repository.layout
     hint = "Give a path, a URL, an id, or a name such as snapshots/1CECHNKREP0F1RSTCMT0."
@@ -143,7 +174,7 @@ def iterate_references(path: str, data: bytes, inspection: Inspection) -> Iterat
     """The references of a manifest, one at a time."""
     if inspection.kind != "manifest":
         raise UsageError(
-            f"{path} is of the kind {inspection.kind}, and only a manifest has references",
+            f"{path} is of the kind {inspection.kind}; only a manifest has references",
             hint=Remedy("omit-refs"),
         )
     try:

@@ -6,15 +6,22 @@ reads. Every generation has the same interface; only V2 has a repo info file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from icectl.errors import FormatError, ObjectNotFoundError, RefNotFoundError, UnsupportedError
+from icectl.errors import (
+    FormatError,
+    ObjectNotFoundError,
+    RefNotFoundError,
+    StorageError,
+    UnsupportedError,
+)
 from icectl.format.envelope import Generation, decode_envelope
 from icectl.model.ids import ManifestId, ObjectId, SnapshotId
-from icectl.model.repo import RepoInfo, SnapshotInfo
+from icectl.model.node_table import NodeTable
+from icectl.model.repo import RepoInfo, SnapshotInfo, ids_of, infos_by_id
 from icectl.model.snapshot import Snapshot
 from icectl.model.transaction_log import TransactionLog
 from icectl.repository.history import walk
@@ -26,8 +33,10 @@ from icectl.storage.contract import Storage
 if TYPE_CHECKING:
     from icectl.format.legacy import LegacyManifest
     from icectl.model.manifest import Manifest
+    from icectl.model.node_columns import SnapshotColumns
     from icectl.repository.alpha import Dimensions
     from icectl.repository.ref_store import RefStore
+    from icectl.repository.update import FoundRepo
 
 
 _File = TypeVar("_File")
@@ -47,6 +56,8 @@ class Repository:
     branch_tips: Mapping[str, SnapshotId]
     tag_targets: Mapping[str, SnapshotId]
     deleted_tag_names: tuple[str, ...]
+    found: FoundRepo | None = None
+    """The repo info file as it was read, if it was opened to be changed."""
     _read_infos: dict[SnapshotId, SnapshotInfo] = field(default_factory=dict)
 
     @property
@@ -92,7 +103,7 @@ class Repository:
             return RefFiles(self.storage)
         from icectl.repository.ref_store import RepoFileRefs
 
-        return RepoFileRefs(self.storage)
+        return RepoFileRefs(self.storage, self.found)
 
     @property
     def lists_snapshots(self) -> bool:
@@ -114,7 +125,7 @@ class Repository:
     @cached_property
     def _listed_infos(self) -> Mapping[SnapshotId, SnapshotInfo]:
         """The entry of the repo info file for each snapshot; empty before V2."""
-        return {} if self.info is None else {info.id: info for info in self.info.snapshots}
+        return {} if self.info is None else infos_by_id(self.info.snapshots)
 
     def snapshot_info(self, snapshot_id: SnapshotId) -> SnapshotInfo:
         """Without a read in V2; before, from the snapshot's own file, once."""
@@ -157,14 +168,14 @@ class Repository:
         """Everything that a branch or tag leads to."""
         return self.ancestry_of_all((*self.branch_tips.values(), *self.tag_targets.values()))
 
-    def all_snapshots(self) -> Iterator[SnapshotInfo]:
+    def all_snapshots(self) -> Sequence[SnapshotInfo]:
         """V2: all that the repo info file lists; before: all that a ref can reach."""
-        return self.reachable_snapshots() if self.info is None else iter(self.info.snapshots)
+        return [*self.reachable_snapshots()] if self.info is None else self.info.snapshots
 
     def find_snapshots(self, prefix: str) -> list[SnapshotId]:
         """The ids that begin with the prefix, which is in upper case, in order."""
         if self.info is not None:
-            return sorted(id_ for id_ in self._listed_infos if str(id_).startswith(prefix))
+            return sorted(id_ for id_ in ids_of(self.info.snapshots) if str(id_).startswith(prefix))
         directory = self.layout.snapshots
         found = []
         for listed in self.storage.list(directory, with_info=False, starts_with=prefix):
@@ -193,6 +204,57 @@ class Repository:
                 snapshot.metadata,
             )
         return snapshot
+
+    def decode_snapshot(self, snapshot_id: SnapshotId, data: bytes) -> Snapshot | SnapshotColumns:
+        """The snapshot in a file of V1 or V2 that was already read."""
+        from icectl.format.snapshot import decode_in_either_form
+
+        path = self.layout.snapshot(snapshot_id)
+        snapshot = _decode(path, data, decode_in_either_form)
+        _check_id(snapshot.id, snapshot_id, path)
+        return snapshot
+
+    def read_node_tables(self, snapshot_ids: Collection[SnapshotId]) -> dict[SnapshotId, NodeTable]:
+        """The nodes of each snapshot, all read at once."""
+        from icectl.format.snapshot import decode_node_table
+
+        if not self.is_writable:
+            return {id_: NodeTable.of(self.read_snapshot(id_)) for id_ in snapshot_ids}
+        paths = {self.layout.snapshot(id_): id_ for id_ in snapshot_ids}
+        tables = {}
+        for path, data in self.storage.read_many(paths):
+            tables[paths[path]] = table = _decode(path, data, decode_node_table)
+            _check_id(table.snapshot_id, paths[path], path)
+        return tables
+
+    def read_snapshot_columns(
+        self, snapshot_ids: Collection[SnapshotId]
+    ) -> Iterator[SnapshotColumns]:
+        """Each snapshot once, in no particular order, without an object for each node."""
+        from icectl.format.node_columns import decode_snapshot_columns
+        from icectl.model.node_columns import columns_of
+
+        if not self.is_writable:
+            yield from (columns_of(self.read_snapshot(id_)) for id_ in snapshot_ids)
+            return
+        paths = {self.layout.snapshot(id_): id_ for id_ in snapshot_ids}
+        for path, data in self.storage.read_many(paths):
+            columns = _decode(path, data, decode_snapshot_columns)
+            _check_id(columns.id, paths[path], path)
+            yield columns
+
+    def read_transaction_logs(self, log_ids: Sequence[SnapshotId]) -> Iterator[TransactionLog]:
+        """Each log once, in no particular order."""
+        from icectl.format.transaction_log import decode_transaction_log
+
+        if not self.is_writable:
+            yield from map(self.read_transaction_log, log_ids)
+            return
+        paths = {f"{self.layout.transactions}/{id_}": id_ for id_ in log_ids}
+        for path, data in self.storage.read_many(paths):
+            log = _decode(path, data, decode_transaction_log)
+            _check_id(log.id, paths[path], path)
+            yield log
 
     def read_transaction_log(self, snapshot_id: SnapshotId) -> TransactionLog:
         from icectl.format.transaction_log import decode_transaction_log
@@ -273,11 +335,16 @@ class Repository:
                 continue
 
     def _read(self, path: str, decode: Callable[[bytes], _File]) -> _File:
-        data = self.storage.read(path)
-        try:
-            return decode(data)
-        except FormatError as error:
-            raise error.at(path) from None
+        return _decode(path, self.storage.read(path), decode)
+
+
+def _decode(path: str, data: bytes | StorageError, decode: Callable[[bytes], _File]) -> _File:
+    if isinstance(data, StorageError):
+        raise data
+    try:
+        return decode(data)
+    except FormatError as error:
+        raise error.at(path) from None
 
 
 def _decode_legacy(data: bytes) -> Snapshot:

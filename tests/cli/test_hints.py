@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Icectl
 from tests.cli.small_repository import sid, write_small_repository
+from tests.command_line import Icectl
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -117,6 +118,8 @@ def test_a_directory_in_place_of_a_ref_leads_to_the_same_command(
 ) -> None:
     assert icectl("show", "my w", "-r", "my w").err.endswith("with -r 'my w'\n")
     assert icectl("show", "my w").err.endswith("icectl show -r 'my w'\n")
+    for place in ("./my w", "/data/repo", "s3://bucket/x", ".", "~/repo"):
+        assert icectl("show", place).err.endswith(f"hint: icectl show -r {shlex.quote(place)}\n")
 
 
 @pytest.mark.parametrize(
@@ -137,7 +140,7 @@ def test_a_directory_in_place_of_a_ref_leads_to_the_same_command(
         ),
         ("remote add s3://x d", "hint: icectl remote add [OPTIONS] NAME LOCATION"),
         ("remote show LOCATION", "hint: list the names: icectl remote list"),
-        ("metadata set  b -r LOCATION", "hint: icectl metadata set KEY VALUE"),
+        ("metadata set  b -r LOCATION", "hint: write `icectl metadata set KEY VALUE -r 'my w'`"),
     ],
 )
 def test_hints_lead_on(icectl: Icectl, repository: Path, call: str, hint: str) -> None:
@@ -158,7 +161,7 @@ def test_help_that_nobody_gets(environ: dict[str, str], call: str, stdout: str, 
         script = f'"$@" {stdout}; echo $? >&2'
     done = subprocess.run(
         ["sh", "-c", script, "sh", sys.executable, "-m", "icectl.cli.main", *call.split()],
-        env=environ, capture_output=True, text=True, timeout=60, check=False,
+        env=environ, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
     )  # fmt: skip
     *told, last = done.stderr.splitlines()
     assert int(last) == code
@@ -173,6 +176,9 @@ def test_help_that_nobody_gets(environ: dict[str, str], call: str, stdout: str, 
             ("log", "nowhere", "-r", "my w", "--storage-option", "follow_links=true"),
             "`icectl tag list -r 'my w' --storage-option follow_links=true`",
         ),
+        (("gc", "-r", "my w"), "`icectl gc --older-than 7d --dry-run -r 'my w'`"),
+        (("diff", "-r", "my w"), "`icectl diff --commit REF -r 'my w'`"),
+        (("ls", "/b", "-r", "my w"), "for a node, run icectl ls main /b -r 'my w'"),
         (("--dry-run", "gc", "-r", "my w"), "icectl gc --dry-run"),
         (("-r", "my w", "--name", "x", "branch", "create"), "icectl branch create --help"),
         (("gc", "--older-than"), "icectl gc --help"),
@@ -194,7 +200,3 @@ def test_a_repository_without_its_repo_file_is_recognised(
     outcome = icectl("log", "--json")
     assert outcome.code == 10
     assert "-r LOCATION" not in outcome.error["hint"]
-
-
-def test_help_of_a_group(icectl: Icectl) -> None:
-    assert icectl("branch", "help").out == icectl("branch", "--help").out

@@ -25,6 +25,7 @@ from icectl.format.repo import decode_repo, encode_repo
 from icectl.format.writer import Writer
 from icectl.model.ids import INITIAL_SNAPSHOT_ID
 from icectl.model.repo import Ref, RepoInfo, RepoStatus, SnapshotInfo, UnknownUpdate, Update
+from tests.format.newer import newer
 
 INFO = RepoInfo(
     spec_version=2,
@@ -41,13 +42,6 @@ INFO = RepoInfo(
 def repo_payload(**replaced: object) -> schema.RawRepo:
     raw = Reader(decode_envelope(encode_repo(INFO)).payload).read_root(schema.REPO)
     return raw._replace(**replaced)
-
-
-def newer(table: Table, *fields: Field) -> tuple[Table, type]:
-    """The table as a newer writer would have it, with fields that we do not know."""
-    names = [field.name for field in (*table.fields, *fields)]
-    built = namedtuple(table.name, names)
-    return Table(table.name, built, [*table.fields, *fields]), built
 
 
 def test_unknown_fields_are_tolerated_shown_and_never_dropped() -> None:
@@ -107,10 +101,10 @@ def test_one_string_referred_to_a_million_times_is_no_bomb() -> None:
     for index in range(count):
         out += struct.pack("<I", text - (start + 4 * index))
     out += struct.pack("<I", length) + b"x" * length + b"\0"
-    begun = time.perf_counter()
+    begun = time.process_time()
     with pytest.raises(FormatError, match="READS_PER_BYTE"):
         Reader(bytes(out)).read_root(table)
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 def test_a_zstd_bomb_stops_at_the_limit() -> None:

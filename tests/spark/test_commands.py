@@ -18,7 +18,7 @@ import pytest
 from icectl.cli.main import run
 from icectl.spark.tables import check_query, plan_views
 from icectl.tables.schemas import SCHEMAS
-from tests.cli.conftest import Outcome
+from tests.command_line import Outcome
 from tests.official import copied, open_official
 from tests.official.histories import commit
 from tests.spark import MARKS

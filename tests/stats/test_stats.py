@@ -22,7 +22,7 @@ from icectl.pipeline.engine import KEYS, Column
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.local import LocalStorage
-from tests.cli.conftest import Icectl, environ, icectl  # noqa: F401
+from tests.command_line import Icectl, environ, icectl  # noqa: F401
 from tests.gc.repositories import messy_repository, now
 from tests.official import build_zoo, built, copied, linear_history, open_official, random_history
 

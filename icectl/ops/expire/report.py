@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
 from icectl.errors import FormatError, StorageError
+from icectl.format.manifest import NativeRefs, decode_native_refs
 from icectl.model.ids import ManifestId, SnapshotId
-from icectl.model.manifest import RefKind
+from icectl.model.node_columns import byte_rows
 from icectl.model.snapshot import ManifestFileInfo
 from icectl.ops.expire.plan import Expiration
 from icectl.repository.edits import DEFAULT_BRANCH
@@ -99,12 +100,13 @@ def build_result(repository: Repository, expiration: Expiration, *, dry_run: boo
         )
     return ExpireResult(
         dry_run=dry_run,
-        released_snapshots=tuple(sorted(plan.released)),
+        # The history is in order already, and sorting that is quick.
+        released_snapshots=tuple(sorted(id_ for id_ in history.parents if id_ in plan.released)),
         edited_snapshots=tuple(sorted(plan.parents)),
         deleted_branches=plan.deleted_branches,
         deleted_tags=plan.deleted_tags,
         gone_snapshots=len(gone),
-        kept_snapshots=len(history.snapshots) - len(gone),
+        kept_snapshots=len(history.parents) - len(gone),
         branches=branches,
         unreachable=unreachable,
         could_free=estimate_freed(repository, expiration) if dry_run else None,
@@ -116,11 +118,11 @@ def estimate_freed(repository: Repository, expiration: Expiration) -> Freed | No
     history, released = expiration.history, expiration.plan.gone
     if not released:
         return Freed(0, 0, 0, 0)
-    if len(history.snapshots) > MOST_SNAPSHOTS_READ:
+    if len(history.parents) > MOST_SNAPSHOTS_READ:
         return None
     try:
         gone = _manifests(repository, released)
-        kept = _manifests(repository, history.snapshots.keys() - released)
+        kept = _manifests(repository, history.parents.keys() - released)
         only_gone = {key: info for key, info in gone.items() if key not in kept}
         references = sum(info.num_chunk_refs for info in (*only_gone.values(), *kept.values()))
         chunks = size = None
@@ -133,12 +135,13 @@ def estimate_freed(repository: Repository, expiration: Expiration) -> Freed | No
 
 
 def _manifests(
-    repository: Repository, snapshots: Iterable[SnapshotId]
+    repository: Repository, snapshots: Collection[SnapshotId]
 ) -> dict[ManifestId, ManifestFileInfo]:
+    seen: set[bytes] = set()
     return {
         info.id: info
-        for snapshot_id in snapshots
-        for info in repository.read_snapshot(snapshot_id).all_manifest_files
+        for columns in repository.read_snapshot_columns(snapshots)
+        for info in columns.manifest_files.new_infos(seen)
     }
 
 
@@ -147,15 +150,21 @@ def _chunks_only_in(
 ) -> tuple[int, int]:
     """Chunks that only the first manifests refer to, and their size by the references."""
     sizes: dict[bytes, int] = {}
-    for manifest_id in gone:
-        for array in repository.read_manifest(manifest_id).arrays:
-            native = array.refs.kind == RefKind.NATIVE
-            ends = (array.refs.offset + array.refs.length)[native].tolist()
-            for row, end in zip(array.refs.chunk_id[native], ends, strict=True):
-                sizes[row.tobytes()] = max(end, sizes.get(row.tobytes(), 0))
-    for manifest_id in kept:
-        for array in repository.read_manifest(manifest_id).arrays:
-            native = array.refs.kind == RefKind.NATIVE
-            for row in array.refs.chunk_id[native]:
-                sizes.pop(row.tobytes(), None)
+    for refs in _read_native_refs(repository, gone):
+        assert refs.end is not None
+        for chunk_id, end in zip(byte_rows(refs.chunk_id), refs.end.tolist(), strict=True):
+            sizes[chunk_id] = max(end, sizes.get(chunk_id, 0))
+    if sizes:
+        for refs in _read_native_refs(repository, kept):
+            for chunk_id in byte_rows(refs.chunk_id):
+                sizes.pop(chunk_id, None)
     return len(sizes), sum(sizes.values())
+
+
+def _read_native_refs(
+    repository: Repository, manifests: Iterable[ManifestId]
+) -> Iterator[NativeRefs]:
+    for _, data in repository.storage.read_many(map(repository.layout.manifest, manifests)):
+        if isinstance(data, StorageError):
+            raise data
+        yield decode_native_refs(data)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Icectl, Outcome
+from tests.command_line import Icectl, Outcome
 from tests.servers.gcs import GcsServer
 from tests.servers.s3 import S3Server
 

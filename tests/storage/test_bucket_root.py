@@ -14,7 +14,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.cli.conftest import Icectl
+from tests.command_line import Icectl
 from tests.gc.repositories import live, messy_repository
 from tests.official import built, ic, zarr
 from tests.official.histories import commit

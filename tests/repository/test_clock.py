@@ -22,7 +22,7 @@ from icectl.repository.ops_log import read_repo, walk_updates
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from icectl.storage.open import open_storage
-from tests.cli.conftest import Icectl
+from tests.command_line import Icectl
 from tests.faults.storage import FaultyStorage, Request, fail_once
 from tests.official import ic, open_official
 from tests.official.histories import commit, create

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from icectl.render.json import to_json
-from tests.cli.conftest import Icectl
+from tests.command_line import Icectl
 
 official = pytest.importorskip("tests.official")
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Icectl
+from tests.command_line import Icectl
 from tests.official import ic
 from tests.official.histories import commit
 

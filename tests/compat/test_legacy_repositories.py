@@ -15,7 +15,7 @@ import zstandard
 
 from icectl.format.envelope import MAGIC
 from icectl.model.ids import ManifestId, ObjectId, SnapshotId
-from tests.cli.conftest import Icectl
+from tests.command_line import Icectl
 from tests.format.test_legacy import Map, pack
 
 SNAPSHOT, MANIFEST, TRANSACTION_LOG = 1, 2, 4
