@@ -30,7 +30,7 @@ def destroy(context: CommandContext, yes: YesOption = False) -> None:
     context.emit({"done": True}, lambda document: ["destroyed"])
 
 module = types.ModuleType("icectl.cli.commands.planted")
-module.EXAMPLES = {}
+module.EXAMPLES = ""
 module.list_things = command(repository=False, jsonl=True)(list_things)
 module.destroy = command(repository=False)(destroy)
 sys.modules[module.__name__] = module
