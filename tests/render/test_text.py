@@ -9,8 +9,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icectl.render.blocks import Block, Column, Table, Tree, TreeEntry
-from icectl.render.plain import plain_lines
+from icectl.render.blocks import Block, Column, Table, Tree, TreeEntry, plain_lines
 from icectl.render.screen import draw, make_console
 from icectl.render.text import display_width, escape_controls, first_line, message_lines
 
