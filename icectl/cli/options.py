@@ -1,8 +1,9 @@
 """The `command` decorator and shared `Annotated` options.
 
 A command is a function `(context, ...) -> exit code or None`. The decorator adds the common
-options and passes a `CommandContext` to the function. The aliases below give the same parameters
-the same names, help and completion in every command.
+options and passes a `CommandContext` to the function. A parameter is
+`Annotated[TYPE, typer.Option(...), "help"]`; the aliases below give the same parameters the same
+names, help and completion in every command.
 """
 
 from __future__ import annotations

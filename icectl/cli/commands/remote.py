@@ -26,18 +26,14 @@ from icectl.model.redaction import HIDDEN, is_secret
 from icectl.render.blocks import Block, Column, Table
 from icectl.storage.open import open_storage
 
-EXAMPLES = {
-    "remote list": (("icectl remote list", "every name and its location"),),
-    "remote show": (("icectl remote show prod", "its location and options"),),
-    "remote add": (
-        ("icectl remote add prod s3://bucket/prefix", "then use icectl log -r prod"),
-        (
-            "icectl remote add lab s3://bucket/lab --storage-option endpoint_url=http://127.0.0.1:9000",
-            "an S3-compatible server",
-        ),
-    ),
-    "remote remove": (("icectl remote remove prod", "remove only the name"),),
-}
+EXAMPLES = """
+icectl remote list  # every name and its location
+icectl remote show prod  # its location and options
+icectl remote add prod s3://bucket/prefix  # then use icectl log -r prod
+icectl remote add lab s3://bucket/lab --storage-option endpoint_url=http://127.0.0.1:9000
+  # an S3-compatible server
+icectl remote remove prod  # remove only the name
+"""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
