@@ -187,6 +187,15 @@ class Storage(ABC):
     def ensure_conditional_writes(self) -> None:
         """Raise `RefusedError` if the storage ignores conditions on a put; probe it only once."""
 
+    def read_for_update(self, path: str) -> VersionedBytes:
+        """Read an object that the caller will replace with `put_if_match`.
+
+        Also make sure, in the same round of requests where the storage can, that conditional
+        writes are honoured; raise `RefusedError` otherwise.
+        """
+        self.ensure_conditional_writes()
+        return self.read_versioned(path)
+
     @abstractmethod
     def read_clock(self) -> int:
         """Return the current time of the storage's clock in microseconds, as exact as possible."""
