@@ -99,8 +99,10 @@ class TestLostResponses:
     def test_the_probe_survives_them(self, behind_proxy: Proxied) -> None:
         storage, faults = behind_proxy
         faults.lose_one_in = 2
+        storage.put_if_absent("a", b"1")
         storage.ensure_conditional_writes()
         assert faults.lost > 0
+        assert [info.path for info in storage.list("")] == ["a"]
 
 
 class TestThrottling:
