@@ -47,20 +47,20 @@ class GcsStorage(FsspecStore):
         anonymous: bool = False,
     ) -> None:
         super().__init__(bucket, prefix)
-        self._endpoint_url = endpoint_url
-        self._credentials_file = credentials_file
-        self._anonymous = anonymous
+        self.endpoint_url = endpoint_url
+        self.credentials_file = credentials_file
+        self.anonymous = anonymous
 
     def _connect(self) -> Any:
         # The default class of gcsfs adds gRPC, which hangs on servers other than Google's.
         from gcsfs.core import GCSFileSystem
 
-        if self._credentials_file and not self._anonymous:
-            check_credentials_file(self._credentials_file)
+        if self.credentials_file and not self.anonymous:
+            check_credentials_file(self.credentials_file)
         try:
             filesystem = GCSFileSystem(
-                token="anon" if self._anonymous else self._credentials_file,
-                endpoint_url=self._endpoint_url,
+                token="anon" if self.anonymous else self.credentials_file,
+                endpoint_url=self.endpoint_url,
                 use_listings_cache=False,
                 skip_instance_cache=True,
             )
@@ -69,15 +69,8 @@ class GcsStorage(FsspecStore):
                 f"the Google credentials cannot be used ({type(error).__name__})",
                 hint=self.permission_hint,
             ) from None
-        # Unlike a signature, a token can be used by anyone who sees it.
-        if filesystem.credentials.credentials is not None and not is_private_connection(
-            filesystem._location
-        ):
-            raise RefusedError(
-                "the endpoint of Google Cloud Storage is a plain http URL on another machine;"
-                " credentials would be sent unencrypted",
-                hint=Remedy("use-https-or-anonymous"),
-            )
+        if filesystem.credentials.credentials is not None:
+            refuse_plain_http(filesystem._location)
         return filesystem
 
     async def _call(
@@ -231,6 +224,16 @@ class GcsStorage(FsspecStore):
     def _read_clock(self) -> int:
         headers, _ = self._await(self._call("GET", self._objects, {"maxResults": "1"}))
         return microseconds_of_http_date(headers.get("Date"))
+
+
+def refuse_plain_http(endpoint_url: str) -> None:
+    """Raise `RefusedError` if others could see the token, which anyone could then use."""
+    if not is_private_connection(endpoint_url):
+        raise RefusedError(
+            "the endpoint of Google Cloud Storage is a plain http URL on another machine;"
+            " credentials would be sent unencrypted",
+            hint=Remedy("use-https-or-anonymous"),
+        )
 
 
 def check_credentials_file(name: str) -> None:

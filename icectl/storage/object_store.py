@@ -125,8 +125,9 @@ class ObjectStore(Storage):
         return f"{type(self).__name__}({self.location!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        unpicklable = ("_connection", "_threads", "_deletes", "_probe")
-        return {key: value for key, value in self.__dict__.items() if key not in unpicklable}
+        # Clients, threads and settings, which may contain credentials, are created again.
+        kinds = (PerProcess, Congestion, Future)
+        return {key: value for key, value in self.__dict__.items() if not isinstance(value, kinds)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -183,6 +184,11 @@ class ObjectStore(Storage):
     def _client(self) -> Any:
         return self._connection.get(self._connect)
 
+    @property
+    def _requests(self) -> ObjectStore:
+        """The storage that sends the requests: a driver may have to leave them to another."""
+        return self
+
     def _find_root(self) -> str:
         """Return the beginning of every key."""
         return f"{self._prefix}/" if self._prefix else ""
@@ -214,12 +220,14 @@ class ObjectStore(Storage):
     def read(self, path: str) -> bytes:
         key = self._key(path)
         return self._run(
-            lambda: self._request(path, lambda: self._get_object(key, None, None))
+            lambda: self._request(path, lambda: self._requests._get_object(key, None, None))
         ).data
 
     def read_versioned(self, path: str) -> VersionedBytes:
         key = self._key(path)
-        return self._run(lambda: self._request(path, lambda: self._get_object(key, None, None)))
+        return self._run(
+            lambda: self._request(path, lambda: self._requests._get_object(key, None, None))
+        )
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         key = self._key(path)
@@ -230,7 +238,7 @@ class ObjectStore(Storage):
         def read() -> bytes:
             try:
                 span = (offset, offset + length)
-                return with_retries(lambda: self._get_object(key, span, None)).data
+                return with_retries(lambda: self._requests._get_object(key, span, None)).data
             except RequestFailure as failure:
                 raise (too_short if failure.status == 416 else self._error(failure, path)) from None
 
@@ -247,7 +255,9 @@ class ObjectStore(Storage):
         def read_one(path: str) -> tuple[str, bytes | StorageError | Postponed]:
             try:
                 key = self._key(path)
-                found = self._request(path, lambda: self._get_object(key, None, budget.take))
+                found = self._request(
+                    path, lambda: self._requests._get_object(key, None, budget.take)
+                )
             except (StorageError, Postponed) as error:
                 return path, error
             return path, found.data
@@ -271,7 +281,7 @@ class ObjectStore(Storage):
 
     def info(self, path: str) -> ObjectInfo:
         key = self._key(path)
-        head = self._run(lambda: self._request(path, lambda: self._head_object(key)))
+        head = self._run(lambda: self._request(path, lambda: self._requests._head_object(key)))
         return ObjectInfo(path, head.size, head.created_at, head.etag)
 
     def listing_shards(self) -> int:
@@ -301,7 +311,7 @@ class ObjectStore(Storage):
         self, prefix: str, starts_with: str, shard: ListingShard
     ) -> Iterator[ListedColumns]:
         directory = self._directory(prefix)
-        pages = self._pages(directory, starts_with, shard)
+        pages = self._requests._pages(directory, starts_with, shard)
         future: Future[ListedPage | None] | None = self._submit(lambda: next(pages, None))
         try:
             while future is not None:
@@ -319,7 +329,7 @@ class ObjectStore(Storage):
 
     def list_directories(self, prefix: str) -> Iterator[str]:
         directory = self._directory(prefix)
-        names = self._run(lambda: [*self._list_directories(directory)])
+        names = self._run(lambda: [*self._requests._list_directories(directory)])
         # Keys that begin with `/` have an empty component.
         yield from filter(None, (name[len(directory) :].rstrip("/") for name in names))
 
@@ -348,14 +358,14 @@ class ObjectStore(Storage):
         write_id = uuid4().hex
         stamped = {**(metadata or {}), WRITE_ID: write_id}
         try:
-            return with_retries(lambda: self._put_object(key, data, expected, stamped))
+            return with_retries(lambda: self._requests._put_object(key, data, expected, stamped))
         except RequestFailure as failure:
             if not _lost_race(failure):
                 raise self._error(failure, path) from None
         # An earlier attempt may have succeeded and its response been lost. HTTP libraries also
         # repeat requests, so check for our own write after every refusal.
         try:
-            head = with_retries(lambda: self._head_object(key))
+            head = with_retries(lambda: self._requests._head_object(key))
         except RequestFailure as failure:
             if failure.status != 404:
                 raise self._error(failure, path) from None
@@ -376,7 +386,7 @@ class ObjectStore(Storage):
 
         def attempt() -> None:
             with self._deletes.request():
-                failures.update(self._delete_objects([*remaining]))
+                failures.update(self._requests._delete_objects([*remaining]))
                 for key in [key for key in remaining if key not in failures]:
                     del remaining[key]
                 again = [failure for failure in failures.values() if failure.retryable]
@@ -413,7 +423,7 @@ class ObjectStore(Storage):
         path = f"{PRIVATE_PREFIX}probe.{uuid4().hex}"
         key = self._key(path)
         try:
-            with_retries(lambda: self._put_object(key, b"", self.impossible_version, {}))
+            with_retries(lambda: self._requests._put_object(key, b"", self.impossible_version, {}))
         except RequestFailure as failure:
             if _lost_race(failure):
                 return
@@ -431,7 +441,7 @@ class ObjectStore(Storage):
         )
 
     def read_clock(self) -> int:
-        return self._run(lambda: self._request("", self._read_clock))
+        return self._run(lambda: self._request("", self._requests._read_clock))
 
     def _error(self, failure: RequestFailure, path: str) -> StorageError:
         """Return the error for the user. It never contains a header or a URL with a password."""

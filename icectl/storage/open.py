@@ -23,11 +23,14 @@ STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "memory": (),
     "s3": (
         *("endpoint_url", "region", "profile", "anonymous", "force_path_style"),
-        "legacy_rooted_keys",
+        *("legacy_rooted_keys", "driver"),
     ),
-    "gs": ("endpoint_url", "anonymous", "credentials_file"),
+    "gs": ("endpoint_url", "anonymous", "credentials_file", "driver"),
 }
 """The options of each storage: the KEY of `--storage-option KEY=VALUE`."""
+
+DRIVERS = ("obstore", "fsspec")
+DEFAULT_DRIVER = "obstore"
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9._:-]+")
@@ -66,7 +69,7 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
                 "the storage option legacy_rooted_keys applies only to the root of a bucket",
                 hint=f"write s3://{bucket}, or omit the option",
             )
-        return S3Storage(
+        storage = S3Storage(
             bucket,
             prefix,
             endpoint_url=endpoint_url,
@@ -76,9 +79,14 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
             force_path_style=_flag("force_path_style", options),
             legacy_rooted_keys=rooted,
         )
+        if _wants_fsspec(options) or not storage.has_plain_keys:
+            return storage
+        from icectl.storage.obstore_s3 import ObstoreS3
+
+        return ObstoreS3(storage)
     from icectl.storage.gcs import GcsStorage
 
-    return GcsStorage(
+    google = GcsStorage(
         bucket,
         # The official client drops empty components there.
         "/".join(filter(None, prefix.split("/"))),
@@ -86,6 +94,11 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
         credentials_file=options.get("credentials_file"),
         anonymous=anonymous,
     )
+    if _wants_fsspec(options):
+        return google
+    from icectl.storage.obstore_gcs import ObstoreGcs
+
+    return ObstoreGcs(google)
 
 
 def split_location(location: str) -> tuple[str, str]:
@@ -163,6 +176,13 @@ def _flag(key: str, options: Mapping[str, str]) -> bool:
     if value not in ("true", "false", "1", "0"):
         raise UsageError(f"the storage option {key} must be true or false, not {options[key]!r}")
     return value in ("true", "1")
+
+
+def _wants_fsspec(options: Mapping[str, str]) -> bool:
+    driver = options.get("driver", DEFAULT_DRIVER)
+    if driver not in DRIVERS:
+        raise UsageError(f"{driver!r} is not a driver", hint=f"use one of {', '.join(DRIVERS)}")
+    return driver == "fsspec"
 
 
 def _endpoint_url(options: Mapping[str, str]) -> str | None:

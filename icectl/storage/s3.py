@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any
 
 from icectl.errors import RefusedError, Remedy, StorageError
+from icectl.storage.aws import invalid_region, unusable_settings
 from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.fsspec_driver import AnsweredPage, FsspecStore
 from icectl.storage.object_store import ObjectHead, Postponed
@@ -64,11 +65,23 @@ class S3Storage(FsspecStore):
             self._root = f"{prefix}/"
         elif legacy_rooted_keys is not None:
             self._root = "/" if legacy_rooted_keys else ""
-        self._endpoint_url = endpoint_url
-        self._region = region
-        self._profile = profile
-        self._anonymous = anonymous
-        self._force_path_style = force_path_style
+        self.endpoint_url = endpoint_url
+        self.region = region
+        self.profile = profile
+        self.anonymous = anonymous
+        self.force_path_style = force_path_style
+
+    @property
+    def has_plain_keys(self) -> bool:
+        """Whether no key has an empty component, and the bucket is an ordinary one.
+
+        Access points and directory buckets have rules of their own.
+        """
+        if ":" in self._bucket or self._bucket.endswith("--x-s3"):
+            return False
+        if not self._prefix:
+            return self._root == ""
+        return self._prefix.isprintable() and {"", ".", ".."}.isdisjoint(self._prefix.split("/"))
 
     def listing_shards(self) -> int:
         # A directory bucket lists keys in no particular order and does not support StartAfter.
@@ -117,13 +130,13 @@ class S3Storage(FsspecStore):
             "response_checksum_validation": "when_required",
             "retries": {"total_max_attempts": 1, "mode": "standard"},
         }
-        if self._force_path_style:
+        if self.force_path_style:
             config["s3"] = {"addressing_style": "path"}
         filesystem = S3FileSystem(
-            anon=self._anonymous,
-            endpoint_url=self._endpoint_url,
-            profile=self._profile,
-            client_kwargs={"region_name": self._region} if self._region else {},
+            anon=self.anonymous,
+            endpoint_url=self.endpoint_url,
+            profile=self.profile,
+            client_kwargs={"region_name": self.region} if self.region else {},
             config_kwargs=config,
             use_listings_cache=False,
             skip_instance_cache=True,
@@ -137,7 +150,7 @@ class S3Storage(FsspecStore):
         try:
             return await self._client._call_s3(method, Bucket=self._bucket, **arguments)
         except Exception as error:
-            raise _failure(error) from error
+            raise failure_of(error) from error
         finally:
             key = arguments.get("Key", arguments.get("Prefix", ""))
             logger.debug("%s %s: %.0f ms", method, key, (time.monotonic() - began) * 1000)
@@ -162,7 +175,7 @@ class S3Storage(FsspecStore):
         except (StorageError, Postponed):
             raise
         except Exception as error:
-            raise _failure(error) from error
+            raise failure_of(error) from error
         return VersionedBytes(data, Version(response["ETag"]), _date(response))
 
     def _head_object(self, key: str) -> ObjectHead:
@@ -231,7 +244,7 @@ def _refused_delete(code: str, message: str) -> RequestFailure:
     return RequestFailure(403 if code == "AccessDenied" else 400, code, message)
 
 
-def _failure(error: BaseException) -> RequestFailure:
+def failure_of(error: BaseException) -> RequestFailure:
     """Convert an exception of the library; raise `StorageError` for unusable settings."""
     from botocore import exceptions as botocore
 
@@ -265,10 +278,7 @@ def _failure(error: BaseException) -> RequestFailure:
             "AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE",
         ) from None
     if isinstance(error, botocore.InvalidRegionError):
-        raise StorageError(
-            "the AWS region is not a valid name",
-            hint=Remedy("check-aws-region"),
-        ) from None
+        raise invalid_region() from None
     if isinstance(error, botocore.ParamValidationError):
         return RequestFailure(400, "invalid bucket or object name")
     in_transit = (
@@ -282,11 +292,8 @@ def _failure(error: BaseException) -> RequestFailure:
     if isinstance(error, (botocore.BotoCoreError, ValueError)) and not isinstance(
         error, in_transit
     ):
-        raise StorageError(
-            # Only the type: the library's message may repeat the settings.
-            f"the AWS settings cannot be used ({type(error).__name__})",
-            hint="check the AWS_ variables, ~/.aws/config and ~/.aws/credentials",
-        ) from None
+        # Only the type: the library's message may repeat the settings.
+        raise unusable_settings(type(error).__name__) from None
     return RequestFailure(None, type(error).__name__, _reason(error))
 
 

@@ -19,7 +19,7 @@ from icectl.storage.local import LocalStorage
 from icectl.storage.memory import MemoryStorage
 from icectl.storage.open import open_storage
 from icectl.storage.sharded_listing import plan_listing_shards
-from tests.storage.conftest import Backend, backends
+from tests.storage.conftest import PROXIED, Backend, backends
 
 
 @pytest.mark.parametrize(
@@ -100,6 +100,7 @@ def test_an_endpoint_is_an_http_url(url: str) -> None:
         open_storage("s3://bucket/x", {"endpoint_url": url})
 
 
+@pytest.mark.usefixtures("each_driver")
 @pytest.mark.parametrize("variable", ["AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"])
 def test_a_credentials_file_that_cannot_be_parsed_is_not_repeated(
     variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -114,6 +115,7 @@ def test_a_credentials_file_that_cannot_be_parsed_is_not_repeated(
     assert "hunter" not in f"{caught.value}{caught.value.hint}"
 
 
+@pytest.mark.usefixtures("each_driver")
 @pytest.mark.parametrize(
     ("variables", "words", "hint"),
     [
@@ -137,6 +139,7 @@ def test_settings_that_cannot_work_are_told_at_once(
     assert "hunter2" not in f"{caught.value}{caught.value.hint}"
 
 
+@pytest.mark.usefixtures("each_driver")
 @pytest.mark.parametrize("content", [None, "hunter2"])
 def test_google_credentials_that_are_no_file(content: str | None, tmp_path: Path) -> None:
     file = tmp_path / "credentials.json"
@@ -177,7 +180,7 @@ def _read_in_child(storage: Storage, answers: multiprocessing.SimpleQueue[bytes]
     answers.put(storage.read("a"))
 
 
-@pytest.mark.parametrize("name", backends("seaweedfs", "gcs"))
+@pytest.mark.parametrize("name", backends(*PROXIED))
 def test_a_connection_is_made_anew_after_a_fork(
     name: str, make_backend: Callable[[str], Backend]
 ) -> None:
