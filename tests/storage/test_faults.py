@@ -19,8 +19,10 @@ from icectl.errors import (
     StorageError,
     ThrottledError,
 )
-from icectl.storage.contract import Storage
+from icectl.model.ids import ALPHABET
+from icectl.storage.contract import ListingShard, Storage
 from icectl.storage.open import open_storage
+from icectl.storage.sharded_listing import list_columns_sharded
 from tests.servers.gcs import FORBIDDEN_BUCKET, PRIVATE_BUCKET, GcsServer
 from tests.servers.proxy import Faults
 from tests.servers.s3 import S3Server
@@ -104,6 +106,61 @@ class TestLostResponses:
         storage.ensure_conditional_writes()
         assert faults.lost > 0
         assert [info.path for info in storage.list("")] == ["a"]
+
+
+class TestRequests:
+    """What a command costs where each request takes long."""
+
+    @staticmethod
+    def count(faults: Faults, *words: bytes) -> int:
+        heads, faults.heads = faults.heads, []
+        return sum(all(word in head.splitlines()[0] for word in words) for head in heads)
+
+    def test_a_small_directory_is_one_request(self, behind_proxy: Proxied) -> None:
+        storage, faults = behind_proxy
+        storage.put_if_absent("chunks/A", b"1")
+        self.count(faults)
+        assert [batch.names for batch in list_columns_sharded(storage, "chunks")] == [["A"]]
+        assert self.count(faults, b"GET") == 1
+        assert [info.path for info in storage.list("chunks", starts_with="A")] == ["chunks/A"]
+        assert self.count(faults, b"GET") == 1
+
+    def test_no_page_beyond_the_end_of_a_shard(self, behind_proxy: Proxied) -> None:
+        storage, faults = behind_proxy
+        names = [f"{first}{second}" for first in ALPHABET for second in ALPHABET]
+        with ThreadPoolExecutor(16) as pool:
+            list(
+                pool.map(lambda name: storage.put_if_absent(f"chunks/{name}0", b"1"), names[:1020])
+            )
+        self.count(faults)
+        assert sum(len(batch.names) for batch in list_columns_sharded(storage, "chunks")) == 1020
+        assert self.count(faults, b"GET") == 2
+        assert len([*storage.list("chunks", shard=ListingShard("", "0Z0"))]) == 32
+        assert self.count(faults, b"GET") == 1
+
+    def test_a_read_for_an_update_is_one_round(self, behind_proxy: Proxied) -> None:
+        storage, faults = behind_proxy
+        version = storage.put_if_absent("repo", b"1")
+        self.count(faults)
+        faults.methods, faults.delay = frozenset({"GET", "PUT", "POST", "HEAD"}), 0.3
+        began = time.monotonic()
+        found = storage.read_for_update("repo")
+        storage.ensure_conditional_writes()
+        assert time.monotonic() - began < 0.6
+        assert (found.data, found.version) == (b"1", version)
+        assert abs(found.read_at / 1e6 - time.time()) < 3
+        assert len(faults.heads) <= 3  # the object, the probe, the clock
+        self.count(faults)
+        storage.read_for_update("repo")
+        storage.ensure_conditional_writes()
+        assert len(faults.heads) == 1
+
+    def test_many_small_reads_are_in_flight_together(self, behind_proxy: Proxied) -> None:
+        storage, faults = behind_proxy
+        storage.put_if_absent("a", b"1")
+        faults.methods, faults.delay = frozenset({"GET"}), 0.6
+        assert len(list(storage.read_many(["a"] * 64))) == 64
+        assert max(faults.in_flight) >= 48
 
 
 class TestThrottling:
