@@ -403,10 +403,14 @@ class ObjectStore(Storage):
         return [(path, errors.get(path)) for path in batch]
 
     def read_for_update(self, path: str) -> VersionedBytes:
+        self._begin_probe()
+        return self.read_versioned(path)
+
+    def _begin_probe(self) -> Future[None] | None:
         if not self._honours_conditions and self._probe is None:
             self._find_root()  # it may send requests
             self._probe = self._submit(self._probe_conditions)
-        return self.read_versioned(path)
+        return self._probe
 
     def ensure_conditional_writes(self) -> None:
         if self._honours_conditions:

@@ -15,8 +15,9 @@ import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
+from concurrent.futures import wait
 from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from icectl.errors import StorageError
 from icectl.storage.bounded import map_on_threads
@@ -30,8 +31,10 @@ from icectl.storage.retry import (
     RequestFailure,
     with_retries,
 )
-from icectl.storage.server_clock import ServerClock, clock_of
 from icectl.storage.times import microseconds
+
+if TYPE_CHECKING:
+    from icectl.storage.server_clock import ServerClock
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +76,8 @@ def client_options(endpoint_url: str, *, read_timeout: float = READ_TIMEOUT) -> 
 
 class ObstoreStorage(ObjectStore):
     fallback: ObjectStore | None = None
+    _probe_brings_time = False
+    """Whether the answer to `_probe_conditions` sets the clock."""
 
     def _start(self) -> None:
         super()._start()
@@ -263,25 +268,36 @@ class ObstoreStorage(ObjectStore):
 
     @property
     def _clock(self) -> ServerClock:
+        from icectl.storage.server_clock import clock_of
+
         return clock_of(self._find_url())
 
     def read_versioned(self, path: str) -> VersionedBytes:
-        clock = self._clock
         # In the same round as the object.
-        measuring = None if clock.is_known else self._submit(self._measure_clock)
+        measuring = None if self._clock.is_known else self._submit(self._measure_clock)
         found = super().read_versioned(path)
         if measuring is not None:
             measuring.result()
-        return replace(found, read_at=clock.read())
+        return replace(found, read_at=self._clock.read())
+
+    def read_for_update(self, path: str) -> VersionedBytes:
+        probe = self._begin_probe()
+        if probe is None or not self._probe_brings_time:
+            return self.read_versioned(path)
+        found = super().read_versioned(path)
+        wait([probe])  # the next put raises its error
+        return replace(found, read_at=self.read_clock())
 
     def _measure_clock(self) -> None:
-        self._request("", self._clock.measure)
+        self._request("", self._send_for_clock)
+
+    def _send_for_clock(self) -> None:
+        if not self._clock.is_known:
+            self._clock.measure(self._find_url())
 
     def _read_clock(self) -> int:
-        clock = self._clock
-        if not clock.is_known:
-            clock.measure()
-        return clock.read()
+        self._send_for_clock()
+        return self._clock.read()
 
 
 class _OneRefusedError(RequestFailure):

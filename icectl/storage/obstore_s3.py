@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import re
+from datetime import timedelta
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import urlsplit
+from uuid import uuid4
 
 from icectl.errors import Remedy
 from icectl.storage.aws import AwsSettings, find_aws_settings
 from icectl.storage.contract import Version
 from icectl.storage.object_store import PerProcess
 from icectl.storage.obstore_driver import RETRY_CONFIG, ObstoreStorage, client_options
+from icectl.storage.paths import PRIVATE_PREFIX
+from icectl.storage.retry import RequestFailure
 from icectl.storage.s3 import S3Storage
 
 _HOST_NAME = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 """A bucket name that can be part of a host name under a wildcard certificate."""
+
+
+SIGNED_FOR = timedelta(minutes=5)
 
 
 class ObstoreS3(ObstoreStorage):
@@ -25,6 +32,7 @@ class ObstoreS3(ObstoreStorage):
     deletes_per_request = 1000
     deletes_in_flight = 8
     impossible_version = Version('"00000000000000000000000000000000"')
+    _probe_brings_time = True
 
     def __init__(self, fallback: S3Storage) -> None:
         super().__init__(fallback._bucket, fallback._prefix)
@@ -86,6 +94,35 @@ class ObstoreS3(ObstoreStorage):
             client_options=options,
             retry_config=RETRY_CONFIG,
         )
+
+    def _probe_conditions(self) -> None:
+        if self._clock.is_known or self._requests is not self or not self._probe_by_url():
+            super()._probe_conditions()
+
+    def _probe_by_url(self) -> bool:
+        """Send the probe by a signed URL, whose answer also has the time; return if that did it."""
+        from obstore import sign
+        from obstore.exceptions import BaseError
+
+        settings = self._find_settings()
+        if settings.credentials is None:
+            return False
+        path = f"{PRIVATE_PREFIX}probe.{uuid4().hex}"
+        headers = {"If-Match": self.impossible_version.token, "Content-Length": "0"}
+        try:
+            url = sign(self._client, "PUT", self._key(path), SIGNED_FOR)
+            status, body = self._clock.measure(
+                url, method="PUT", headers=headers, ca_bundle=settings.ca_bundle
+            )
+        except (RequestFailure, BaseError):
+            return False  # the other probe reports the cause
+        if status < 300:
+            self._delete_batch([path])
+        return status in (409, 412) or (status == 404 and b"NoSuchKey" in body)
+
+    def _send_for_clock(self) -> None:
+        if not self._clock.is_known:
+            self._clock.measure(self._find_url(), ca_bundle=self._find_settings().ca_bundle)
 
 
 def _is_address(host: str) -> bool:

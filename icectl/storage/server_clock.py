@@ -6,14 +6,16 @@ clock of this machine that nobody sets is remembered for a while, for each serve
 
 from __future__ import annotations
 
-import threading
 import time
+from collections.abc import Mapping
+from http.client import HTTPException
 from urllib.parse import urlsplit
 
 from icectl.storage.retry import CONNECT_TIMEOUT, RequestFailure, reason_of
 from icectl.storage.times import microseconds_of_http_date
 
 REMEMBERED_SECONDS = 600.0
+MOST_BODY = 4096
 # CLOCK_BOOTTIME continues while the machine is suspended.
 _STEADY = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
@@ -23,7 +25,7 @@ _clocks: dict[str, ServerClock] = {}
 def clock_of(url: str) -> ServerClock:
     """Return the clock of the server of this URL."""
     parts = urlsplit(url)
-    return _clocks.setdefault(f"{parts.scheme}://{parts.netloc}", ServerClock(url))
+    return _clocks.setdefault(f"{parts.scheme}://{parts.netloc}", ServerClock())
 
 
 def _steady_time() -> float:
@@ -31,9 +33,7 @@ def _steady_time() -> float:
 
 
 class ServerClock:
-    def __init__(self, url: str) -> None:
-        self._url = url
-        self._lock = threading.Lock()
+    def __init__(self) -> None:
         self._measured: tuple[float, int] | None = None
 
     @property
@@ -48,29 +48,37 @@ class ServerClock:
         moment, date = self._measured
         return date + int((_steady_time() - moment) * 1_000_000)
 
-    def measure(self) -> None:
-        """Ask the server for its time; raise `RequestFailure` without an answer."""
-        with self._lock:
-            if not self.is_known:
-                date = _read_date(self._url)
-                self._measured = (_steady_time(), microseconds_of_http_date(date))
+    def measure(
+        self,
+        url: str,
+        *,
+        method: str = "HEAD",
+        headers: Mapping[str, str] | None = None,
+        ca_bundle: str | None = None,
+    ) -> tuple[int, bytes]:
+        """Send a request for its Date header; return the status and an error's body.
 
+        Raise `RequestFailure` without an answer. It contains no URL, which may be signed.
+        """
+        from ssl import create_default_context
+        from urllib.error import HTTPError
+        from urllib.request import Request, urlopen
 
-def _read_date(url: str) -> str:
-    from urllib.error import HTTPError
-    from urllib.request import Request, urlopen
-
-    try:
-        with urlopen(Request(url, method="HEAD"), timeout=CONNECT_TIMEOUT) as answer:
-            return str(answer.headers["Date"])
-    except HTTPError as error:
-        with error:
-            return str(error.headers["Date"])
-    except OSError as error:
-        reason = getattr(error, "reason", error)
-        raise RequestFailure(
-            None,
-            "unreachable",
-            reason_of(reason) if isinstance(reason, BaseException) else str(reason),
-            unreachable=True,
-        ) from None
+        context = create_default_context(cafile=ca_bundle) if url.startswith("https:") else None
+        request = Request(url, method=method, headers=dict(headers or {}))
+        try:
+            with urlopen(request, timeout=CONNECT_TIMEOUT, context=context) as answer:
+                status, body, date = answer.status, b"", answer.headers["Date"]
+        except HTTPError as error:
+            with error:
+                status, body, date = error.code, error.read(MOST_BODY), error.headers["Date"]
+        except (OSError, HTTPException) as error:
+            reason = getattr(error, "reason", error)
+            raise RequestFailure(
+                None,
+                "unreachable",
+                reason_of(reason) if isinstance(reason, BaseException) else str(reason),
+                unreachable=True,
+            ) from None
+        self._measured = (_steady_time(), microseconds_of_http_date(date))
+        return int(status), body
