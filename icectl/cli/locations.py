@@ -28,7 +28,7 @@ _USERINFO = re.compile(r"://(?:[^\s/]*@|[^\s/@:]*:(?![0-9]*(?:/|$))\S*@)")
 _AUTHORIZATION = re.compile(r"\b(Bearer|Basic) +[^\s'\"]+", re.IGNORECASE)
 _SHORTEST_SECRET = 6
 """Shorter values occur by chance in many texts, and hiding them would hide too much."""
-_ONE_SLASH = re.compile(r"(file|s3|gs|gcs|memory):/(?!/)")
+_ONE_SLASH = re.compile(r"(file|s3|gs|gcs|az|https?|memory):/(?!/)")
 _LIKE_A_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{2,62}/\S+")
 """`bucket/prefix`, if the user forgot the scheme."""
 _MARKERS = (("repo",), ("refs", "snapshots"), ("r", "s"), ("snapshots", "overwritten"))

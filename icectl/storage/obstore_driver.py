@@ -148,15 +148,25 @@ class ObstoreStorage(ObjectStore):
 
     def _head_object(self, key: str) -> ObjectHead:
         store = self._client
-        answer = self._call("head", key, lambda: store.get(key, options={"head": True}))
+        try:
+            answer = self._call("head", key, lambda: store.get(key, options={"head": True}))
+        except RequestFailure as failure:
+            if failure.status != 404:
+                raise
+            # Only the answer to a GET tells whether the bucket exists.
+            answer = self._call("get", key, lambda: store.get(key))
         meta = answer.meta
         return ObjectHead(
             meta["size"],
             microseconds(meta["last_modified"]),
             self._version(meta),
             answer.attributes,
-            meta["e_tag"],
+            self._etag(meta),
         )
+
+    def _etag(self, meta: Mapping[str, Any]) -> str | None:
+        etag: str | None = meta["e_tag"]
+        return etag
 
     def _put_object(
         self, key: str, data: bytes, expected: Version | None, metadata: Mapping[str, str]
@@ -320,12 +330,18 @@ def failure_of(error: Exception) -> Exception:
             message = match[1]
         if status == 404 and (code == "ContainerNotFound" or "bucket does not exist" in message):
             code = "NoSuchBucket"
+        # Azure adds the id and the time of the request on lines of their own.
+        message = message.partition("\n")[0]
         return RequestFailure(status, code or phrase or str(status), message)
     if found := _NOT_DELETED.search(text):
         message, code = found[1], found[2]
+        if code.isdigit():
+            return RequestFailure(int(code), code, message)
         if code in RETRYABLE_CODES:
             return RequestFailure(503, code, message)
         return _OneRefusedError(403 if code == "AccessDenied" else 400, code, message)
+    if "object was only" in text:
+        return RequestFailure(416, "InvalidRange")
     if _INVALID_KEY.search(text):
         return UnusableKeyError("a key has an empty or an invalid component")
     summary = _URL.sub("the server", text.partition("\n\nDebug source")[0])

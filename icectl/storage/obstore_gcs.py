@@ -9,17 +9,18 @@ from __future__ import annotations
 import json
 import logging
 import os
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from datetime import UTC
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from icectl.errors import Remedy, StorageError
 from icectl.storage.contract import ListingShard, Version
 from icectl.storage.gcs import GcsStorage, check_credentials_file, refuse_plain_http
-from icectl.storage.object_store import ListedPage
+from icectl.storage.object_store import ListedPage, PerProcess
 from icectl.storage.obstore_driver import RETRY_CONFIG, ObstoreStorage, client_options
 
 logger = logging.getLogger(__name__)
@@ -42,6 +43,15 @@ class ObstoreGcs(ObstoreStorage):
         super().__init__(fallback._bucket, fallback._prefix)
         self.fallback: GcsStorage = fallback
 
+    def _start(self) -> None:
+        super()._start()
+        self._credentials: PerProcess[Mapping[str, Any]] = PerProcess()
+
+    def in_bucket(self, bucket: str) -> Self:
+        other = super().in_bucket(bucket)
+        other._credentials = self._credentials  # one token for all
+        return other
+
     def _find_endpoint(self) -> str:
         host = self.fallback.endpoint_url or os.environ.get("STORAGE_EMULATOR_HOST") or GOOGLE
         return (host if "://" in host else f"http://{host}").rstrip("/")
@@ -51,6 +61,10 @@ class ObstoreGcs(ObstoreStorage):
 
     def _version(self, meta: Mapping[str, Any]) -> Version:
         return Version(meta["version"] or "")
+
+    def _etag(self, meta: Mapping[str, Any]) -> str | None:
+        # Both interfaces of Google have etags, and they differ.
+        return None
 
     def _condition(self, expected: Version) -> Mapping[str, str]:
         return {"version": expected.token}
@@ -64,7 +78,9 @@ class ObstoreGcs(ObstoreStorage):
         from obstore.store import GCSStore
 
         endpoint = self._find_endpoint()
-        credentials: Any = {} if self.fallback.anonymous else self._find_credentials()
+        credentials: Any = {}
+        if not self.fallback.anonymous:
+            credentials = self._credentials.get(self._find_credentials)
         if credentials:
             refuse_plain_http(endpoint)
         else:
@@ -131,12 +147,15 @@ class GoogleToken:
 
     def __init__(self, credentials: Any) -> None:
         self._credentials = credentials
+        self._lock = threading.Lock()
 
     def __call__(self) -> Mapping[str, Any]:
         from google.auth.transport.requests import Request
 
         try:
-            self._credentials.refresh(Request())
+            with self._lock:
+                if not self._credentials.valid:
+                    self._credentials.refresh(Request())
         except Exception as error:
             # Only the type: the message may contain a secret.
             raise RuntimeError(f"credentials failed: {type(error).__name__}") from None

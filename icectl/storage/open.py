@@ -1,8 +1,8 @@
 """Open the storage for a location and the user's options.
 
-A location is a path, `file://PATH`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` (also `gcs://`)
-or `memory://NAME`. Credentials are never options: the cloud libraries read them from the standard
-variables and files.
+A location is a path, `file://PATH`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` (also `gcs://`),
+`az://CONTAINER/PREFIX`, `https://HOST/PATH` (read-only) or `memory://NAME`. Credentials are never
+options: the cloud libraries read them from the standard variables and files.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from icectl.storage.contract import Storage
 
 logger = logging.getLogger(__name__)
 
-SCHEMES = ("file", "s3", "gs", "gcs", "memory")
+SCHEMES = ("file", "s3", "gs", "gcs", "az", "https", "http", "memory")
 
 STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "file": ("follow_links",),
@@ -26,6 +26,9 @@ STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {
         *("legacy_rooted_keys", "driver"),
     ),
     "gs": ("endpoint_url", "anonymous", "credentials_file", "driver"),
+    "az": ("endpoint_url", "account", "anonymous"),
+    "https": (),
+    "http": (),
 }
 """The options of each storage: the KEY of `--storage-option KEY=VALUE`."""
 
@@ -56,8 +59,22 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
 
         return MemoryStorage(rest)
     bucket, prefix = split_bucket(scheme, rest)
+    if scheme in ("https", "http"):
+        return _open_web_storage(scheme, bucket, prefix)
     anonymous = _flag("anonymous", options)
     endpoint_url = _endpoint_url(options)
+    # The official client drops empty components, except on S3.
+    parts = "/".join(filter(None, prefix.split("/")))
+    if scheme == "az":
+        from icectl.storage.azure import AzureStorage
+
+        return AzureStorage(
+            bucket,
+            parts,
+            endpoint_url=endpoint_url,
+            account=options.get("account"),
+            anonymous=anonymous,
+        )
     if scheme == "s3":
         from icectl.storage.s3 import S3Storage
 
@@ -88,8 +105,7 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
 
     google = GcsStorage(
         bucket,
-        # The official client drops empty components there.
-        "/".join(filter(None, prefix.split("/"))),
+        parts,
         endpoint_url=endpoint_url,
         credentials_file=options.get("credentials_file"),
         anonymous=anonymous,
@@ -101,8 +117,22 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
     return ObstoreGcs(google)
 
 
+def _open_web_storage(scheme: str, host: str, path: str) -> Storage:
+    if "?" in path or "#" in path:
+        # Do not repeat it: it may be a signature.
+        raise UsageError(
+            "the location must not contain a query or a fragment",
+            hint=f"write {scheme}://HOST/PATH",
+        )
+    from urllib.parse import unquote
+
+    from icectl.storage.web import WebStorage
+
+    return WebStorage(scheme, host, "/".join(filter(None, unquote(path).split("/"))))
+
+
 def split_location(location: str) -> tuple[str, str]:
-    """Split a location into the scheme (`file`, `s3`, `gs` or `memory`) and the rest."""
+    """Split a location into its scheme, `gs` for both names of that, and the rest."""
     match = _URL.fullmatch(location)
     if match is None:
         if not location:
@@ -112,7 +142,7 @@ def split_location(location: str) -> tuple[str, str]:
     if scheme not in SCHEMES:
         raise UsageError(
             f"{scheme}:// is not a supported storage",
-            hint="use a path, file://, s3://, gs:// or memory://",
+            hint="use a path, file://, s3://, gs://, az://, https:// or memory://",
         )
     if scheme == "file":
         from urllib.parse import unquote
@@ -140,7 +170,7 @@ def _check_characters(scheme: str, rest: str) -> str:
 
 
 def split_bucket(scheme: str, rest: str) -> tuple[str, str]:
-    """Split the rest of an `s3://` or `gs://` location into bucket and prefix."""
+    """Split the rest of a location into bucket, container or host, and prefix."""
     bucket, _, prefix = rest.partition("/")
     if "@" in bucket:
         # No bucket can have such a name; the message must not repeat a secret.

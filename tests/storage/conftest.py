@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
@@ -13,12 +14,17 @@ from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
 from tests.servers.proxy import Faults, fault_proxy
 
-SERVER_FIXTURES = {"seaweedfs": "seaweedfs_server", "moto": "moto_server", "gcs": "gcs_server"}
-SCHEMES = {"gcs": "gs"}
-PROXIED = ("seaweedfs", "seaweedfs-fsspec", "gcs", "gcs-fsspec")
+SERVER_FIXTURES = {
+    "seaweedfs": "seaweedfs_server",
+    "moto": "moto_server",
+    "gcs": "gcs_server",
+    "azurite": "azurite_server",
+}
+SCHEMES = {"gcs": "gs", "azurite": "az"}
+PROXIED = ("seaweedfs", "seaweedfs-fsspec", "gcs", "gcs-fsspec", "azurite")
 HONEST = ("local", "memory", *PROXIED)
 ALL = (*HONEST, "moto")
-ENDPOINTS = ("AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST")
+ENDPOINTS = ("AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST", "AZURE_STORAGE_ENDPOINT")
 
 
 def backends(*names: str) -> list[object]:
@@ -76,7 +82,8 @@ def behind_proxy(request: pytest.FixtureRequest, make_backend: Callable[[str], B
     url = next(backend.environment[name] for name in ENDPOINTS if name in backend.environment)
     faults = Faults()
     with fault_proxy(url, faults) as proxy_url:
-        yield backend.open(endpoint_url=proxy_url), faults
+        path = urlsplit(url).path  # Azurite has the account in it
+        yield backend.open(endpoint_url=proxy_url + path), faults
 
 
 @pytest.fixture(params=["obstore", "fsspec"])

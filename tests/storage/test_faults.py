@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import signal
+import socket
+import subprocess
+import sys
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -20,12 +24,13 @@ from icectl.errors import (
     ThrottledError,
 )
 from icectl.model.ids import ALPHABET
+from icectl.storage import object_store
 from icectl.storage.contract import ListingShard, Storage
 from icectl.storage.open import open_storage
 from icectl.storage.sharded_listing import list_columns_sharded
 from tests.servers.gcs import FORBIDDEN_BUCKET, PRIVATE_BUCKET, GcsServer
 from tests.servers.proxy import Faults
-from tests.servers.s3 import S3Server
+from tests.servers.s3 import S3Server, s3_client
 from tests.storage.conftest import Backend, backends
 
 pytestmark = pytest.mark.server
@@ -134,7 +139,7 @@ class TestRequests:
             )
         self.count(faults)
         assert sum(len(batch.names) for batch in list_columns_sharded(storage, "chunks")) == 1020
-        assert self.count(faults, b"GET") == 2
+        assert self.count(faults, b"GET") <= 2  # pages of Azure have 5,000 names
         assert len([*storage.list("chunks", shard=ListingShard("", "0Z0"))]) == 32
         assert self.count(faults, b"GET") == 1
 
@@ -161,6 +166,76 @@ class TestRequests:
         faults.methods, faults.delay = frozenset({"GET"}), 0.6
         assert len(list(storage.read_many(["a"] * 64))) == 64
         assert max(faults.in_flight) >= 48
+
+
+class TestReadingMany:
+    def test_the_bytes_in_flight_are_bounded(
+        self, behind_proxy: Proxied, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        storage, _ = behind_proxy
+        most = 3 << 20
+        monkeypatch.setattr(object_store, "BYTES_IN_FLIGHT", most)
+        taken: list[int] = []
+        take = object_store._ByteBudget.take
+
+        def watch(budget: object_store._ByteBudget, size: int) -> None:
+            take(budget, size)
+            taken.append(budget._taken)
+
+        monkeypatch.setattr(object_store._ByteBudget, "take", watch)
+        sizes = {f"small/{number}": 100 for number in range(30)}
+        sizes |= {f"large/{number}": 1 << 20 for number in range(12)} | {"huge": 4 << 20}
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda path: storage.put_if_absent(path, bytes(sizes[path])), sizes))
+        found = dict(storage.read_many(iter(sizes)))
+        assert {path: len(data) for path, data in found.items()} == sizes  # type: ignore[arg-type]
+        assert max(size for size in taken if size != sizes["huge"]) <= most
+
+    @pytest.mark.parametrize("driver", ["obstore", "fsspec"])
+    @pytest.mark.parametrize("call", ["read('repo')", "read_many(['a'] * 99).__next__()"])
+    def test_ctrl_c_while_the_server_is_silent(self, driver: str, call: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            program = (
+                "import os; from icectl.storage.open import open_storage\n"
+                f"storage = open_storage('s3://bucket/x', {{'endpoint_url': {url!r},"
+                f" 'driver': {driver!r}, 'anonymous': 'true', 'force_path_style': 'true'}})\n"
+                f"try: storage.{call}\n"
+                "except KeyboardInterrupt: os._exit(130)"
+            )
+            with subprocess.Popen([sys.executable, "-c", program]) as process:
+                connection, _ = silent.accept()
+                time.sleep(0.3)
+                process.send_signal(signal.SIGINT)
+                began = time.monotonic()
+                assert process.wait(30) == 130
+                assert time.monotonic() - began < 2
+                connection.close()
+
+
+class TestOddKeys:
+    @pytest.mark.usefixtures("each_driver")
+    def test_keys_that_no_repository_has(
+        self, moto_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Consoles mark directories; other tools write empty components."""
+        for name, value in moto_server.environment.items():
+            monkeypatch.setenv(name, value)
+        prefix = uuid4().hex
+        client = s3_client(moto_server)
+        odd = ["chunks/", "chunks/sub/", "chunks//x", "chunks/A", "chunks/empty", "chunks/sub/B"]
+        for name in odd:
+            body = b"" if name.endswith(("/", "empty")) else b"1"
+            client.put_object(Bucket=moto_server.bucket, Key=f"{prefix}/{name}", Body=body)
+        storage = open_storage(f"s3://{moto_server.bucket}/{prefix}")
+        assert sorted(info.path for info in storage.list("chunks")) == [
+            *("chunks//x", "chunks/A", "chunks/empty", "chunks/sub/B")
+        ]
+        client.delete_object(Bucket=moto_server.bucket, Key=f"{prefix}/chunks//x")
+        assert sorted(info.path for info in storage.list("chunks")) == [
+            *("chunks/A", "chunks/empty", "chunks/sub/B")
+        ]
+        assert [*storage.list_directories("chunks")] == ["sub"]
 
 
 class TestThrottling:
