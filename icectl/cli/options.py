@@ -135,8 +135,9 @@ RepoOption = Annotated[
         "--repo",
         "-r",
         metavar="LOCATION",
-        help="The repository: a path, a URL (s3://, gs://, file://, memory://) or a name from the "
-        "config file. Default: $ICECTL_REPO, else the repository around the current directory.",
+        help="The repository: a path, a URL (s3://, gs://, az://, https://, file://, memory://) or "
+        "a name from the config file. Default: $ICECTL_REPO, else the repository around the "
+        "current directory.",
         autocompletion=completion.BY_METAVAR["LOCATION"],
     ),
 ]

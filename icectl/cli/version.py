@@ -15,6 +15,8 @@ REPORTED_PACKAGES = (
     "flatbuffers",
     "zstandard",
     "msgpack",
+    "obstore",
+    "arro3-core",
     "fsspec",
     "s3fs",
     "gcsfs",

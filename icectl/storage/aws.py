@@ -6,7 +6,6 @@ import of botocore alone takes longer than most commands.
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -16,6 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from icectl.errors import Remedy, StorageError
+from icectl.storage.cloud_variables import cloud_variables
 from icectl.storage.retry import RequestFailure
 
 DEFAULT_REGION = "us-east-1"
@@ -41,7 +41,7 @@ class AwsSettings:
 def find_aws_settings(
     *, region: str | None, endpoint_url: str | None, profile: str | None, anonymous: bool
 ) -> AwsSettings:
-    environ = os.environ
+    environ = cloud_variables()
     has_keys = anonymous or all(environ.get(name) for name in _KEYS)
     named = profile or environ.get("AWS_PROFILE") or environ.get("AWS_DEFAULT_PROFILE")
     if has_keys and not named and _is_empty(environ.get("AWS_CONFIG_FILE") or "~/.aws/config"):
@@ -83,8 +83,9 @@ def _host_prefix(fips: bool, dualstack: bool) -> str:
 
 
 def _keys_of_environment() -> Mapping[str, Any]:
-    key, secret = (os.environ[name] for name in _KEYS)
-    token = os.environ.get("AWS_SESSION_TOKEN") or os.environ.get("AWS_SECURITY_TOKEN")
+    environ = cloud_variables()
+    key, secret = (environ[name] for name in _KEYS)
+    token = environ.get("AWS_SESSION_TOKEN") or environ.get("AWS_SECURITY_TOKEN")
     return _credential(key, secret, token)
 
 
@@ -125,7 +126,7 @@ def _ask_botocore(
             credentials()
         return AwsSettings(
             region
-            or os.environ.get("AWS_REGION")
+            or cloud_variables().get("AWS_REGION")
             or session.get_config_variable("region")
             or options.get("region")
             or "",

@@ -6,11 +6,11 @@ shared access signature, a token, a service principal, a workload or managed ide
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from typing import Any
 
 from icectl.errors import RefusedError, Remedy, StorageError
+from icectl.storage.cloud_variables import cloud_variables
 from icectl.storage.contract import Version
 from icectl.storage.obstore_driver import RETRY_CONFIG, ObstoreStorage, client_options
 from icectl.storage.open import is_private_connection
@@ -105,9 +105,12 @@ def _find_credentials() -> dict[str, Any]:
 
 
 def _parse_connection_string() -> Mapping[str, str]:
-    pairs = (part.partition("=") for part in os.environ.get(CONNECTION_STRING, "").split(";"))
+    pairs = (
+        part.partition("=") for part in cloud_variables().get(CONNECTION_STRING, "").split(";")
+    )
     return {key.strip().lower(): value for key, _, value in pairs if value}
 
 
 def _first(names: tuple[str, ...]) -> str | None:
-    return next((os.environ[name] for name in names if os.environ.get(name)), None)
+    environ = cloud_variables()
+    return next((environ[name] for name in names if environ.get(name)), None)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import threading
 import warnings
 from collections.abc import Iterator, Mapping
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from icectl.errors import Remedy, StorageError
+from icectl.storage.cloud_variables import cloud_variables
 from icectl.storage.contract import ListingShard, Version
 from icectl.storage.gcs import GcsStorage, check_credentials_file, refuse_plain_http
 from icectl.storage.object_store import ListedPage, PerProcess
@@ -53,7 +53,9 @@ class ObstoreGcs(ObstoreStorage):
         return other
 
     def _find_endpoint(self) -> str:
-        host = self.fallback.endpoint_url or os.environ.get("STORAGE_EMULATOR_HOST") or GOOGLE
+        host = (
+            self.fallback.endpoint_url or cloud_variables().get("STORAGE_EMULATOR_HOST") or GOOGLE
+        )
         return (host if "://" in host else f"http://{host}").rstrip("/")
 
     def _find_url(self) -> str:
@@ -98,7 +100,9 @@ class ObstoreGcs(ObstoreStorage):
         )
 
     def _find_credentials(self) -> Mapping[str, Any]:
-        file = self.fallback.credentials_file or os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+        file = self.fallback.credentials_file or cloud_variables().get(
+            "GOOGLE_APPLICATION_CREDENTIALS"
+        )
         if not file:
             default = _gcloud_file()
             file = str(default) if default.is_file() else None
@@ -119,7 +123,7 @@ class ObstoreGcs(ObstoreStorage):
 
 
 def _gcloud_file() -> Path:
-    directory = os.environ.get("CLOUDSDK_CONFIG") or "~/.config/gcloud"
+    directory = cloud_variables().get("CLOUDSDK_CONFIG") or "~/.config/gcloud"
     return Path(directory).expanduser() / "application_default_credentials.json"
 
 

@@ -26,7 +26,7 @@ STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {
         *("legacy_rooted_keys", "driver"),
     ),
     "gs": ("endpoint_url", "anonymous", "credentials_file", "driver"),
-    "az": ("endpoint_url", "account", "anonymous"),
+    "az": ("account", "endpoint_url", "anonymous"),
     "https": (),
     "http": (),
 }

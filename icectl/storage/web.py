@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from typing import Any, NoReturn
 
-from icectl.errors import RefusedError, StorageError, UnsupportedError
+from icectl.errors import RefusedError, Remedy, StorageError, UnsupportedError
 from icectl.storage.contract import ListingShard, Version
 from icectl.storage.object_store import ListedPage
 from icectl.storage.obstore_driver import RETRY_CONFIG, ObstoreStorage, client_options
@@ -50,8 +50,7 @@ class WebStorage(ObstoreStorage):
     def _cannot_list(self) -> UnsupportedError:
         return UnsupportedError(
             f"{self.location} cannot be listed, because it is behind a web server",
-            hint="use the address of the storage itself; for a public bucket, s3:// or gs:// with "
-            "--storage-option anonymous=true",
+            hint=Remedy("use-storage-address"),
         )
 
     def ensure_conditional_writes(self) -> None:
@@ -80,5 +79,5 @@ class WebStorage(ObstoreStorage):
     def _refuse(self) -> NoReturn:
         raise RefusedError(
             f"{self.location} is read-only, because it is behind a web server",
-            hint="use the address of the storage itself, such as s3:// or gs://",
+            hint=Remedy("use-storage-address"),
         )

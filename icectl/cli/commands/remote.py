@@ -83,7 +83,8 @@ def add(
     context: CommandContext,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")],
     location: Annotated[
-        str, typer.Argument(metavar="LOCATION", help="A path or a URL (s3://, gs://, file://).")
+        str,
+        typer.Argument(metavar="LOCATION", help="A path or a URL (s3://, gs://, az://, file://)."),
     ],
 ) -> None:
     """Give a repository a name.
