@@ -45,6 +45,11 @@ SINGLE_DELETES = 8
 SLOW_PUT_BYTES = 8 << 20
 SLOW_PUT_TIMEOUT = 600.0
 """The read timeout includes the time to send the request, which is long for a large object."""
+WRONG_REGION = (
+    "PermanentRedirect",
+    "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+)
 RETRY_CONFIG: Any = {"max_retries": 0}
 
 _STATUS = re.compile(r"status code: (\d{3})([^:\n]*)(?:: (.*?))?(?:\n\nDebug source|\Z)", re.DOTALL)
@@ -76,6 +81,7 @@ def client_options(endpoint_url: str, *, read_timeout: float = READ_TIMEOUT) -> 
 
 class ObstoreStorage(ObjectStore):
     fallback: ObjectStore | None = None
+    _is_left_to_fallback = False
     _probe_brings_time = False
     """Whether the answer to `_probe_conditions` sets the clock."""
 
@@ -111,7 +117,7 @@ class ObstoreStorage(ObjectStore):
 
     @property
     def _requests(self) -> ObjectStore:
-        if _started_in in (None, os.getpid()):
+        if _started_in in (None, os.getpid()) and not self._is_left_to_fallback:
             return self
         if self.fallback is None:
             raise StorageError(
@@ -128,7 +134,12 @@ class ObstoreStorage(ObjectStore):
         except Exception as error:
             if isinstance(error, (StorageError, RequestFailure)):
                 raise
-            raise failure_of(error) from None
+            failure = failure_of(error)
+            if self.fallback is not None and getattr(failure, "code", "") in WRONG_REGION:
+                logger.info("the bucket is in another region, which fsspec finds")
+                self._is_left_to_fallback = True
+                raise RequestFailure(301, WRONG_REGION[0], retryable=True) from None
+            raise failure from None
         finally:
             logger.debug("%s %s: %.0f ms", what, key, (time.monotonic() - began) * 1000)
 
@@ -211,6 +222,8 @@ class ObstoreStorage(ObjectStore):
 
         def read_page() -> Any:
             nonlocal stream
+            if self._requests is not self:
+                raise UnusableKeyError("it is in another region")
             if stream is None:
                 stream = self._client.list(
                     directory.rstrip("/") or None,
@@ -344,6 +357,8 @@ def failure_of(error: Exception) -> Exception:
         return RequestFailure(416, "InvalidRange")
     if _INVALID_KEY.search(text):
         return UnusableKeyError("a key has an empty or an invalid component")
+    if "Received redirect without LOCATION" in text:
+        return RequestFailure(301, WRONG_REGION[0])
     summary = _URL.sub("the server", text.partition("\n\nDebug source")[0])
     if _CONNECT.search(text):
         reasons = _REASON.findall(text)

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import pickle
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from uuid import uuid4
 
@@ -28,9 +31,10 @@ from icectl.storage import object_store
 from icectl.storage.contract import ListingShard, Storage
 from icectl.storage.open import open_storage
 from icectl.storage.sharded_listing import list_columns_sharded
+from tests.servers.azure import ACCOUNT_KEY, AzureServer
 from tests.servers.gcs import FORBIDDEN_BUCKET, PRIVATE_BUCKET, GcsServer
 from tests.servers.proxy import Faults
-from tests.servers.s3 import S3Server, s3_client
+from tests.servers.s3 import S3Server, aws_environment, s3_client
 from tests.storage.conftest import Backend, backends
 
 pytestmark = pytest.mark.server
@@ -433,6 +437,99 @@ class TestPermissions:
         outcome = dict(storage.delete_many(["a", "undeletable", "b"]))
         assert outcome["a"] is None and outcome["b"] is None
         assert "refused access to undeletable" in str(outcome["undeletable"])
+
+
+def test_a_bucket_in_another_region_is_left_to_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which finds the region; that needs the real servers of Amazon."""
+    agents: list[str] = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            agents.append(self.headers["User-Agent"])
+            body = b"<Error><Code>PermanentRedirect</Code><Message>elsewhere</Message></Error>"
+            self.send_response(301)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    for name, value in aws_environment("http://127.0.0.1:1", "x", "hunter2").items():
+        monkeypatch.setenv(name, value)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        requests: tuple[Callable[[Storage], object], ...] = (
+            lambda storage: storage.read("a"),
+            lambda storage: list(storage.list("a")),
+        )
+        for request in requests:
+            agents.clear()
+            with pytest.raises(StorageError):
+                request(open_storage("s3://bucket/x", {"endpoint_url": url}))
+            assert "object_store" in agents[0] and "otocore" in agents[1]
+        server.shutdown()
+
+
+class TestAzure:
+    @pytest.fixture(autouse=True)
+    def account(self, azurite_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> AzureServer:
+        for name, value in azurite_server.environment.items():
+            monkeypatch.setenv(name, value)
+        return azurite_server
+
+    def test_a_connection_string(
+        self, account: AzureServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in account.environment:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", account.connection_string)
+        storage = open_storage(f"az://{account.bucket}/{uuid4().hex}")
+        storage.put_if_absent("a", b"1")
+        assert storage.read("a") == b"1"
+        assert ACCOUNT_KEY.encode() not in pickle.dumps(storage)
+
+    def test_wrong_credentials_are_not_repeated(
+        self, account: AzureServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, value in (
+            ("AZURE_STORAGE_ACCOUNT_KEY", "aHVudGVyMg=="),
+            ("AZURE_STORAGE_SAS_TOKEN", "?sv=2021-12-02&sig=aHVudGVyMg%3D"),
+        ):
+            monkeypatch.setenv(name, value)
+            with pytest.raises(StorageError, match="refused access") as caught:
+                open_storage(f"az://{account.bucket}/x").read("a")
+            assert caught.value.hint == Remedy("check-azure-credentials")
+            assert "aHVudGVyMg" not in f"{caught.value} {caught.value.hint} {caught.value!r}"
+            monkeypatch.delenv(name)
+
+    def test_no_container(self) -> None:
+        storage = open_storage("az://no-such-container/x")
+        for refused in (
+            lambda: storage.read("repo"),
+            lambda: list(storage.list("")),
+            lambda: storage.put_if_absent("repo", b""),
+            storage.ensure_conditional_writes,
+        ):
+            with pytest.raises(StorageError, match=r"bucket .* does not exist"):
+                refused()
+
+    def test_settings_that_cannot_work(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME")
+        with pytest.raises(StorageError, match="storage account is not known"):
+            open_storage("az://container/x").read("a")
+        options = {"account": "x", "endpoint_url": "http://storage.invalid"}
+        with pytest.raises(RefusedError, match="unencrypted"):
+            open_storage("az://container/x", options).read("a")
+        options = {"account": "x", "endpoint_url": "http://127.0.0.1:1", "anonymous": "true"}
+        with pytest.raises(StorageError, match=r"no connection .* connection refused"):
+            open_storage("az://container/x", options).read("a")
 
 
 @pytest.mark.usefixtures("each_driver")
