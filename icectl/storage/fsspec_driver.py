@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import abstractmethod
 from collections.abc import Coroutine, Iterator
 from collections.abc import Sequence as Seq
@@ -31,6 +30,9 @@ class FsspecStore(ObjectStore):
         """List one page of keys with this beginning in `shard`; `flat` stops at the next `/`."""
 
     def _await(self, work: Coroutine[Any, Any, Result]) -> Result:
+        # The other driver is also built on this one, and needs no event loop.
+        import asyncio
+
         try:
             loop = self._client.loop
         except BaseException:

@@ -167,7 +167,7 @@ def test_opening_imports_no_cloud_library() -> None:
     program = (
         "import sys; from icectl.storage.open import open_storage\n"
         "open_storage('.'); open_storage('s3://b/x'); open_storage('gs://b/x')\n"
-        "print(sorted({'fsspec', 's3fs', 'gcsfs', 'aiohttp', 'botocore', 'numpy'} & set(sys.modules)))"
+        "print(sorted({'obstore', 'fsspec', 's3fs', 'gcsfs', 'aiohttp', 'asyncio', 'botocore', 'numpy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout == b"[]\n"
