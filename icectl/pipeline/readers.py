@@ -18,7 +18,7 @@ def count_readers(
     `at_once` limits the references in memory, unless one manifest alone has more.
     """
     largest = max(num_chunk_refs, default=0)
-    is_local = storage.listing_shards() <= 1
+    is_local = not storage.is_object_store
     if is_local and largest < LARGE:
         return 1
     return max(1, min(local if is_local else remote, at_once // max(largest, 1)))

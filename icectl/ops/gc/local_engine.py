@@ -66,7 +66,7 @@ def mark_manifests(
         ]
 
     marked: list[MarkedManifest] = []
-    remote = storage.listing_shards() > 1
+    remote = storage.is_object_store
     workers = count_readers(
         storage,
         (claim.num_chunk_refs for claim in claims),
