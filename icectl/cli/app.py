@@ -130,7 +130,7 @@ ALIASES = {
 
 REPORTED_PACKAGES = (
     *("typer", "rich", "numpy", "flatbuffers", "zstandard", "msgpack"),
-    *("fsspec", "s3fs", "gcsfs", "pyspark", "pyarrow", "icechunk"),
+    *("obstore", "arro3-core", "fsspec", "s3fs", "gcsfs", "pyspark", "pyarrow", "icechunk"),
 )
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 

@@ -40,9 +40,9 @@ class CommonOptions:
     repo: Annotated[
         str | None,
         typer.Option("--repo", "-r", metavar="LOCATION", is_eager=True),
-        "The repository: a path, a URL (s3://, gs://, file://, memory://) or a name from "
-        "the config file. Default: $ICECTL_REPO, else the repository around the current "
-        "directory.",
+        "The repository: a path, a URL (s3://, gs://, az://, https://, file://, memory://) or "
+        "a name from the config file. Default: $ICECTL_REPO, else the repository around the "
+        "current directory.",
     ] = None
     storage_option: Annotated[
         list[str] | None,

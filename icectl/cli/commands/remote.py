@@ -78,7 +78,7 @@ def add(
     context: CommandContext,
     name: Annotated[str, typer.Argument(metavar="NAME"), "The new name."],
     location: Annotated[
-        str, typer.Argument(metavar="LOCATION"), "A path or a URL (s3://, gs://, file://)."
+        str, typer.Argument(metavar="LOCATION"), "A path or a URL (s3://, gs://, az://, file://)."
     ],
 ) -> None:
     """Give a repository a name.
