@@ -25,13 +25,11 @@ from icectl.render.ops_log import (
     update_document,
 )
 
-EXAMPLES = {
-    "ops-log": (
-        ("icectl ops-log -n 20", "the last twenty operations"),
-        ("icectl ops-log --branch main --kind branch_reset", "resets of main"),
-        ("icectl ops-log --since 7d --jsonl", "the operations of a week, for scripts"),
-    )
-}
+EXAMPLES = """
+icectl ops-log -n 20  # the last twenty operations
+icectl ops-log --branch main --kind branch_reset  # resets of main
+icectl ops-log --since 7d --jsonl  # the operations of a week, for scripts
+"""
 
 
 @command(jsonl=True)
