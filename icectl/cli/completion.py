@@ -17,7 +17,7 @@ import typer
 if TYPE_CHECKING:
     from icectl.repository.repository import Repository
 
-_HARMLESS = re.compile(r"[\w/][\w./@+-]*")
+_HARMLESS = re.compile(r"[\w/@][\w./@+-]*")
 Completer = Callable[[typer.Context, str], list[str]]
 
 
@@ -98,10 +98,19 @@ def _config_keys(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
     return KEYS
 
 
-def _operations(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
+def _kinds(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
     from icectl.ops.ops_log import KINDS
 
     return KINDS
+
+
+def _operations(ctx: typer.Context, incomplete: str) -> Iterable[str]:
+    """Numbers of operations in the repo file, and after `overwritten/` the backups it names."""
+    info = _open(ctx).info
+    updates = () if info is None else info.latest_updates
+    if incomplete.startswith("o"):
+        return [f"overwritten/{update.backup_path}" for update in updates if update.backup_path]
+    return [f"@{number}" for number in range(len(updates))]
 
 
 def _paths(incomplete: str, *, directories_only: bool) -> Iterable[str]:
@@ -130,7 +139,8 @@ BY_METAVAR: dict[str | None, Completer] = {
     "CONFIG_KEY": _completer(_config_keys),
     "AVAILABILITY": _completer(lambda _ctx, _: ("online", "read-only", "offline")),
     "CODE": _completer(_rules),
-    "KIND": _completer(_operations),
+    "KIND": _completer(_kinds),
+    "OP": _completer(_operations),
     "KINDS": _completer(lambda _ctx, _: ("snapshots", "transaction_logs", "manifests", "chunks")),
 }
 """The completion for each metavar, the same in every command."""

@@ -76,10 +76,29 @@ class CommandContext:
         check_variables(found, self.environ)
         return found
 
-    def open_repository(self) -> Repository:
+    def open_repository(self, at_op: str | None = None) -> Repository:
+        """Open the repository, in the state after the operation if one is given."""
         from icectl.repository.open import open_repository
 
-        return open_repository(self.open_storage())
+        storage = self.open_storage()
+        if at_op is None:
+            return open_repository(storage)
+        from icectl.repository.operations import open_at
+
+        return open_at(storage, at_op, self.parse_time)
+
+    def find_state(self, at_op: str | None) -> str | None:
+        """Return the backup with the state after the operation, which names it for good.
+
+        None for the newest state.
+        """
+        if at_op is None:
+            return None
+        from icectl.repository.operations import find_state
+        from icectl.repository.ops_log import REPO_PATH
+
+        path = find_state(self.open_storage(), at_op, self.parse_time)
+        return None if path == REPO_PATH else path
 
     def command_line(self, command: str, *arguments: str, repo: str | None = None) -> str:
         """Return a command line for the same repository that a user can paste into a shell."""
@@ -105,9 +124,12 @@ class CommandContext:
 
     def parse_moment(self, text: str | None) -> int | None:
         """Parse a value of `--since`; None stays None."""
+        return None if text is None else self.parse_time(text)
+
+    def parse_time(self, text: str) -> int:
         from icectl.cli.moments import parse_moment
 
-        return None if text is None else parse_moment(text, self.now())
+        return parse_moment(text, self.now())
 
     def parse_last_moment(self, text: str | None) -> int | None:
         """Parse a value of `--until`, where a date includes the day."""

@@ -253,6 +253,18 @@ ExpectOption = Annotated[
     str | None,
     typer.Option("--expect", metavar="REF", help="Refuse unless it points to this snapshot."),
 ]
+OP_HELP = (
+    "An operation: @N counts back from the newest, which is @0; a date, time or age (3d) means the "
+    "state at that time; or the name of a backup in overwritten/, or the end of it. "
+    "`icectl ops-log` lists them."
+)
+OpArgument = Annotated[str, typer.Argument(metavar="OP", help=OP_HELP)]
+AtOpOption = Annotated[
+    str | None,
+    typer.Option(
+        "--at-op", metavar="OP", help=f"Show the repository as it was after an operation. {OP_HELP}"
+    ),
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
 DryRunOption = Annotated[
     bool, typer.Option("--dry-run", help="Show what would be done without changing anything.")

@@ -110,12 +110,18 @@ def resolve_scope(
     refs: Sequence[str],
     all_snapshots: bool,
     as_of: str | None,
+    state: str | None,
 ) -> Scope:
-    """Resolve the versions to snapshot ids, which do not change while tables are read."""
+    """Resolve the versions to snapshot ids, which do not change while tables are read.
+
+    `state` is the backup with the state of the repository; None for the newest state.
+    """
     from icectl.errors import UsageError
+    from icectl.repository.ops_log import BACKUPS
     from icectl.tables.scope import Scope
 
     if refs and all_snapshots:
         raise UsageError("--ref and --all-snapshots cannot be combined")
     ids = tuple(str(repository.resolve(ref).snapshot_id) for ref in refs)
-    return Scope(ids, all_snapshots, context.parse_moment(as_of))
+    backup = None if state is None else state.removeprefix(f"{BACKUPS}/")
+    return Scope(ids, all_snapshots, context.parse_moment(as_of), backup)

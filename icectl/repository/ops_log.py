@@ -7,7 +7,7 @@ read, so the log is available even if every snapshot is unreadable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from icectl.errors import FormatError, IcectlError, StorageError
@@ -63,14 +63,19 @@ def read_repo(storage: Storage, path: str = REPO_PATH) -> RepoInfo:
 
 
 def read_ops_log(
-    storage: Storage, info: RepoInfo, *, with_targets: bool = True
+    storage: Storage,
+    info: RepoInfo,
+    *,
+    with_targets: bool = True,
+    updates: Iterable[Update | OpsLogBeyondReach] | None = None,
 ) -> Iterator[OpsLogEntry | OpsLogBeyondReach]:
     """The updates before and up to the state `info`, read as far as the caller asks.
 
-    `with_targets=False` avoids reading backups that are needed for targets alone.
+    `with_targets=False` avoids reading backups that are needed for targets alone. `updates` are
+    those of `walk_updates`, if the caller walks there itself.
     """
     known = _KnownRefs(storage, info) if with_targets else None
-    for update in walk_updates(storage, info):
+    for update in walk_updates(storage, info) if updates is None else updates:
         if isinstance(update, OpsLogBeyondReach):
             yield update
             return

@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 import random
 import time
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -100,7 +100,7 @@ def _update_until_won(
             check_online(before.status)
         if not before.latest_updates:
             raise FormatError("the ops log is empty", path=REPO_PATH)
-        edited, update_type = change(before)
+        edited, entries = change(before)
         if edited == before:
             return RepoUpdate(before, before)
         if not accept_older and before.latest_updates:
@@ -111,7 +111,8 @@ def _update_until_won(
             checked = newest
         now = write_time(found.read_at, local)
         backup = backup_name(now)
-        tried = RepoUpdate(before, with_update(edited, update_type, now, backup), backup)
+        updates = entries if isinstance(entries, tuple) else (entries,)
+        tried = RepoUpdate(before, with_updates(edited, updates, now, backup), backup)
         data = encode_repo(tried.after)
         storage.ensure_conditional_writes()
         storage.put_if_absent(backup_object(backup), found.data)
@@ -131,8 +132,10 @@ def _update_until_won(
     )
 
 
-def with_update(info: RepoInfo, update_type: UpdateType, now: int, backup: str) -> RepoInfo:
-    """`info` with a new entry in its ops log, by the rules of `latest_updates`.
+def with_updates(
+    info: RepoInfo, update_types: Sequence[UpdateType], now: int, backup: str
+) -> RepoInfo:
+    """`info` with new entries (oldest first) in its ops log, by the rules of `latest_updates`.
 
     The entry that was the newest receives the name of the backup: the state it produced. What
     overflows stays reachable through `repo_before_updates`, except entries without a backup
@@ -140,17 +143,16 @@ def with_update(info: RepoInfo, update_type: UpdateType, now: int, backup: str) 
     the backup.
     """
     if not info.latest_updates:
-        updates = [Update(update_type, now)]
+        updates = [*_entries(update_types, now)]
         return replace(info, latest_updates=tuple(updates), repo_before_updates=backup)
     limit = _num_updates_per_file(info)
     newest, *older = info.latest_updates
     check_not_ahead(newest.updated_at, now)
     updates = [
-        # Readers refuse an entry that is not newer than the one below it.
-        Update(update_type, max(now, newest.updated_at + 1)),
+        *_entries(update_types, max(now, newest.updated_at + 1)),
         replace(newest, backup_path=backup),
+        *older,
     ]
-    updates += older
     for index in range(limit, len(updates)):
         overflow = updates[index].backup_path
         if overflow is not None:
@@ -158,6 +160,12 @@ def with_update(info: RepoInfo, update_type: UpdateType, now: int, backup: str) 
                 info, latest_updates=tuple(updates[:index]), repo_before_updates=overflow
             )
     return replace(info, latest_updates=tuple(updates))
+
+
+def _entries(update_types: Sequence[UpdateType], now: int) -> Iterator[Update]:
+    """Newest first; readers refuse an entry that is not newer than the one below it."""
+    for number in range(len(update_types) - 1, -1, -1):
+        yield Update(update_types[number], now + number)
 
 
 def check_not_ahead(updated_at: int, now: int) -> None:

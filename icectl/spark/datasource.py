@@ -1,7 +1,8 @@
 """The format `icechunk` of Spark: the tables of `icectl.tables`, read in the executors.
 
 Options: `table`; `ref` (several with commas between), `snapshot` (ids with commas between, or
-`all`), `as_of` (a date or time); `columns` (names with commas between); `storage.KEY` for what
+`all`), `as_of` (a date or time); `backup` (the name of a backup in overwritten/ whose state is read
+instead of the newest one); `columns` (names with commas between); `storage.KEY` for what
 is `--storage-option KEY=VALUE` on the command line. Options are shown in plans: credentials
 are none of them, and an option that nobody knows is refused without repeating its value.
 """
@@ -32,7 +33,7 @@ from icectl.tables.schemas import INTEGER, INTEGERS, TEXT, TEXTS, TIME
 from icectl.tables.scope import Condition, Scope
 
 STORAGE_PREFIX = "storage."
-OPTIONS = ("path", "table", "ref", "snapshot", "as_of", "columns")
+OPTIONS = ("path", "table", "ref", "snapshot", "as_of", "backup", "columns")
 PUSHED_COLUMNS = ("path", "snapshot_id", "kind", "manifest_id")
 SPARK_TYPES = {
     TEXT: "string",
@@ -132,7 +133,7 @@ def _parse_scope(given: Mapping[str, str]) -> Scope:
     every = snapshot.strip().lower() == "all"
     names = given.get("ref", "") if every or not snapshot else snapshot
     refs = tuple(name.strip() for name in names.split(",") if name.strip())
-    return Scope(refs, every, _parse_time(given.get("as_of")))
+    return Scope(refs, every, _parse_time(given.get("as_of")), given.get("backup"))
 
 
 def _parse_time(text: str | None) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import (
+    AtOpOption,
     BranchArgument,
     DefaultRefArgument,
     ExpectOption,
@@ -16,7 +17,10 @@ from icectl.render.refs import render_branch_change, render_branches
 from icectl.repository.resolve import DEFAULT_REF
 
 EXAMPLES = {
-    "branch list": (("icectl branch list", "every branch and the commit at its tip"),),
+    "branch list": (
+        ("icectl branch list", "every branch and the commit at its tip"),
+        ("icectl branch list --at-op @1", "the branches before the last operation"),
+    ),
     "branch create": (
         ("icectl branch create dev", "a branch at the tip of main"),
         ("icectl branch create fix v1.0", "a branch at the commit of tag v1.0"),
@@ -33,12 +37,12 @@ EXAMPLES = {
 
 
 @command(jsonl=True)
-def list_branches(context: CommandContext) -> None:
+def list_branches(context: CommandContext, at_op: AtOpOption = None) -> None:
     """List the branches.
 
     Shows the newest commit of each.
     """
-    listing = refs.list_branches(context.open_repository())
+    listing = refs.list_branches(context.open_repository(at_op))
     if context.options.jsonl:
         context.emit_list("branches", listing.branches, lambda _branches: ())
     else:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import command
+from icectl.cli.options import AtOpOption, command
 
 EXAMPLES = {
     "config get": (
@@ -28,6 +28,7 @@ def get(
         str | None,
         typer.Argument(metavar="CONFIG_KEY", help="A dotted key, such as compression.level."),
     ] = None,
+    at_op: AtOpOption = None,
 ) -> None:
     """Show the stored configuration.
 
@@ -40,7 +41,7 @@ def get(
     from icectl.render.settings import render_mapping, render_named_value
     from icectl.repository.config import read_config
 
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     if key is not None:
         value = redact_locations(read_config_value(repository, key).value)
         context.emit(NamedValue(key, value), render_named_value)

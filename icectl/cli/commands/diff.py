@@ -10,7 +10,7 @@ import typer
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.hints import shell_word
-from icectl.cli.options import REF_HELP, command
+from icectl.cli.options import REF_HELP, AtOpOption, command
 from icectl.errors import UsageError
 from icectl.repository.resolve import DEFAULT_REF, parse_range
 
@@ -64,6 +64,7 @@ def diff(
             help="Exit with 3 if there is a difference; with --quiet do not print the diff.",
         ),
     ] = False,
+    at_op: AtOpOption = None,
 ) -> int:
     """Show changes between two versions.
 
@@ -84,7 +85,7 @@ def diff(
     from icectl.render.diff import render_diff, render_names, render_stat
     from icectl.render.diff_document import diff_document, diff_lines
 
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     versions = _select_versions(repository, from_, to, commit, merge_base)
     nodes = diff_nodes(repository, versions, path=path)
     if nodes.fallback is not None:

@@ -10,7 +10,7 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.locations import check_spark_conf
-from icectl.cli.options import command
+from icectl.cli.options import AtOpOption, command
 from icectl.cli.spark_options import (
     AllSnapshotsOption,
     AsOfOption,
@@ -73,6 +73,7 @@ def export(
     ref: TableRefOption = (),  # type: ignore[assignment]
     all_snapshots: AllSnapshotsOption = False,
     as_of: AsOfOption = None,
+    at_op: AtOpOption = None,
     engine: EngineOption = "auto",
     spark_master: SparkMasterOption = None,
     spark_remote: SparkRemoteOption = None,
@@ -99,8 +100,9 @@ def export(
     require_pyarrow()
     from icectl.tables.scan import TableScan
 
-    repository = context.open_repository()
-    scope = resolve_scope(context, repository, ref, all_snapshots, as_of)
+    state = context.find_state(at_op)
+    repository = context.open_repository(state)
+    scope = resolve_scope(context, repository, ref, all_snapshots, as_of, state)
     names = list(TABLES) if ALL in tables else list(dict.fromkeys(tables))
     scans = [TableScan(repository.storage, name, scope) for name in names]
     if "://" not in to:

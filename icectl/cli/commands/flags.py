@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import command
+from icectl.cli.options import AtOpOption, command
 
 EXAMPLES = {
     "flags list": (("icectl flags list", "all flags and their values"),),
@@ -19,7 +19,7 @@ EXAMPLES = {
 
 
 @command(jsonl=True)
-def list_flags(context: CommandContext) -> None:
+def list_flags(context: CommandContext, at_op: AtOpOption = None) -> None:
     """List the feature flags.
 
     A flag allows or forbids an operation in this repository.
@@ -27,7 +27,8 @@ def list_flags(context: CommandContext) -> None:
     from icectl.ops.settings import list_flags
     from icectl.render.settings import render_flags
 
-    context.emit_list("flags", list_flags(context.open_repository()), render_flags, paged=False)
+    flags = list_flags(context.open_repository(at_op))
+    context.emit_list("flags", flags, render_flags, paged=False)
 
 
 @command()

@@ -8,7 +8,14 @@ from typing import Annotated
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import DefaultRefArgument, NumberOption, SinceOption, UntilOption, command
+from icectl.cli.options import (
+    AtOpOption,
+    DefaultRefArgument,
+    NumberOption,
+    SinceOption,
+    UntilOption,
+    command,
+)
 from icectl.errors import UsageError
 from icectl.ops.log import LogOptions, read_log, read_whole_log, shown_parents
 from icectl.render.log import render_log, render_log_graph
@@ -23,6 +30,7 @@ EXAMPLES = {
         ("icectl log --since 3d --stat", "the commits of the last three days"),
         ("icectl log --path /surface/temperature", "the commits that touched one array"),
         ("icectl log --all --graph --oneline", "all branches and tags as a graph"),
+        ("icectl log --at-op yesterday", "the history as it was then"),
         ("icectl log --jsonl | jq -r .message", "for scripts"),
     )
 }
@@ -53,6 +61,7 @@ def log(
         bool, typer.Option("--all", help="Show all snapshots, including those on no branch.")
     ] = False,
     graph: Annotated[bool, typer.Option("--graph", help="Draw the history as a graph.")] = False,
+    at_op: AtOpOption = None,
 ) -> None:
     """Show the commit history.
 
@@ -71,7 +80,7 @@ def log(
         path,
         with_changes=stat,
     )
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     if all:
         commits = read_whole_log(repository, options)
     else:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import command
+from icectl.cli.options import AtOpOption, command
 
 EXAMPLES = {
     "metadata get": (
@@ -26,6 +26,7 @@ EXAMPLES = {
 def get(
     context: CommandContext,
     key: Annotated[str | None, typer.Argument(metavar="KEY", help="The name of one value.")] = None,
+    at_op: AtOpOption = None,
 ) -> None:
     """Show the metadata of the repository.
 
@@ -36,7 +37,7 @@ def get(
     from icectl.ops.settings import read_metadata, read_metadata_value
     from icectl.render.settings import render_mapping, render_named_value
 
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     if key is not None:
         context.emit(read_metadata_value(repository, key), render_named_value)
         return

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import DefaultRefArgument, PathArgument, command
+from icectl.cli.options import AtOpOption, DefaultRefArgument, PathArgument, command
 from icectl.errors import RefNotFoundError
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.resolve import DEFAULT_REF
@@ -26,7 +26,7 @@ EXAMPLES = {
 
 
 @command()
-def show(context: CommandContext, ref: DefaultRefArgument = None) -> None:
+def show(context: CommandContext, ref: DefaultRefArgument = None, at_op: AtOpOption = None) -> None:
     """Show a commit in full.
 
     Shows its message, metadata, manifests and changes.
@@ -37,7 +37,7 @@ def show(context: CommandContext, ref: DefaultRefArgument = None) -> None:
     from icectl.ops.show import show_commit
     from icectl.render.show import render_whole_commit
 
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     commit = show_commit(repository, DEFAULT_REF if ref is None else ref)
     if commit.changes is None and repository.has_transaction_logs:
         context.warn(f"the transaction log of {commit.id} is missing or damaged")
@@ -63,6 +63,7 @@ def ls(
             help="Show at most this many levels below PATH.",
         ),
     ] = None,
+    at_op: AtOpOption = None,
 ) -> None:
     """List the groups and arrays of a snapshot.
 
@@ -74,7 +75,7 @@ def ls(
     from icectl.repository.nodes import is_node, list_nodes, normalize_path
 
     version = DEFAULT_REF if ref is None else ref
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     try:
         listing = list_nodes(repository, version, path, depth=depth)
     except RefNotFoundError as error:

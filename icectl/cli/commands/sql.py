@@ -12,7 +12,7 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.locations import check_spark_conf
-from icectl.cli.options import NumberOption, command
+from icectl.cli.options import AtOpOption, NumberOption, command
 from icectl.cli.spark_options import (
     AllSnapshotsOption,
     AsOfOption,
@@ -61,6 +61,7 @@ def sql(
     ref: TableRefOption = (),  # type: ignore[assignment]
     all_snapshots: AllSnapshotsOption = False,
     as_of: AsOfOption = None,
+    at_op: AtOpOption = None,
     spark_master: SparkMasterOption = None,
     spark_remote: SparkRemoteOption = None,
     spark_conf: SparkConfOption = (),  # type: ignore[assignment]
@@ -86,8 +87,9 @@ def sql(
 
     # Checked before Java starts, because this finds most mistakes.
     check_query(query)
-    repository = context.open_repository()
-    scope = resolve_scope(context, repository, ref, all_snapshots, as_of)
+    state = context.find_state(at_op)
+    repository = context.open_repository(state)
+    scope = resolve_scope(context, repository, ref, all_snapshots, as_of, state)
     source = RepositorySource(repository.storage.location, context.location.storage_options, scope)
     with spark_session(options, os.environ) as spark, told_in_words():
         result, columns = run_query(spark, source, query, number)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import OptionalRefArgument, command
+from icectl.cli.options import AtOpOption, OptionalRefArgument, command
 from icectl.cli.spark_options import (
     EngineOption,
     SparkConfOption,
@@ -84,6 +84,7 @@ def stats(
         bool,
         typer.Option("--csv", help="Print one breakdown as CSV: that of --by, default arrays."),
     ] = False,
+    at_op: AtOpOption = None,
     engine: EngineOption = "auto",
     spark_master: SparkMasterOption = None,
     spark_remote: SparkRemoteOption = None,
@@ -144,7 +145,7 @@ def stats(
     )
     progress = Progress(lambda label, total, unit: context.progress(label, total, unit=unit))
     with engines:
-        result = measure(context.open_repository(), options, progress)
+        result = measure(context.open_repository(at_op), options, progress)
     if csv:
         rows: Any = getattr(result, chosen.pop() if chosen else "arrays")
         context.output.write_lines(map(escape_commands, render_stats_csv(rows)))

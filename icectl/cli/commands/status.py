@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import command
+from icectl.cli.options import AtOpOption, command
 
 EXAMPLES = {
     "status show": (("icectl status", "online, read-only or offline, since when and why"),),
@@ -19,7 +19,7 @@ EXAMPLES = {
 
 
 @command()
-def status(context: CommandContext) -> None:
+def status(context: CommandContext, at_op: AtOpOption = None) -> None:
     """Show whether the repository accepts changes.
 
     Shows online, read-only or offline, the time of the last change, and the reason.
@@ -29,7 +29,7 @@ def status(context: CommandContext) -> None:
     from icectl.ops.settings import read_status
     from icectl.render.settings import render_status
 
-    context.emit(read_status(context.open_repository()), render_status)
+    context.emit(read_status(context.open_repository(at_op)), render_status)
 
 
 @command()

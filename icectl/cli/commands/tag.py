@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import DefaultRefArgument, NewNameArgument, TagArgument, YesOption, command
+from icectl.cli.options import (
+    AtOpOption,
+    DefaultRefArgument,
+    NewNameArgument,
+    TagArgument,
+    YesOption,
+    command,
+)
 from icectl.ops import refs
 from icectl.render.refs import render_tag_created, render_tag_deleted, render_tags
 from icectl.repository.resolve import DEFAULT_REF
@@ -19,12 +26,12 @@ EXAMPLES = {
 
 
 @command(jsonl=True)
-def list_tags(context: CommandContext) -> None:
+def list_tags(context: CommandContext, at_op: AtOpOption = None) -> None:
     """List the tags.
 
     Shows the commit of each, and the names of deleted tags.
     """
-    listing = refs.list_tags(context.open_repository())
+    listing = refs.list_tags(context.open_repository(at_op))
     if context.options.jsonl:
         context.emit_list("tags", listing.tags, lambda _tags: ())
     else:

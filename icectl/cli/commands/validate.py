@@ -14,7 +14,7 @@ import typer
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.hints import describe_hint
-from icectl.cli.options import REF_HELP, command
+from icectl.cli.options import REF_HELP, AtOpOption, command
 from icectl.cli.spark_options import (
     EngineOption,
     SparkConfOption,
@@ -37,6 +37,7 @@ EXAMPLES = {
             "icectl validate --level data --sample 1/30",
             "a different thirtieth of the data each day",
         ),
+        ("icectl validate --level chunks --at-op @3", "whether that state can be restored"),
         ("icectl validate --explain ICE0401", "the meaning of a code and what to do"),
     )
 }
@@ -137,6 +138,7 @@ def validate(
             help="List at most this many new and this many known findings; all are counted.",
         ),
     ] = 1000,
+    at_op: AtOpOption = None,
     engine: EngineOption = "auto",
     spark_master: SparkMasterOption = None,
     spark_remote: SparkRemoteOption = None,
@@ -168,6 +170,7 @@ def validate(
     from icectl.render.junit import render_junit
     from icectl.render.sarif import render_sarif
     from icectl.render.validate import render_github, render_rules, render_validation
+    from icectl.repository.ops_log import REPO_PATH
 
     if explain is not None:
         context.emit_list("rules", find_rules(explain), render_rules)
@@ -211,6 +214,7 @@ def validate(
         open_source=SourceOpener(context.location, context.environ) if virtual else None,
         allowed_sources=_parse_allowed(allow_source, virtual),
         choose_engine=choose,
+        state=context.find_state(at_op) or REPO_PATH,
     )
     progress = Progress(lambda label, total, unit: context.progress(label, total, unit=unit))
     with engines:
