@@ -134,14 +134,9 @@ HINTS = {
 }
 
 
-def shell_word(text: str) -> str:
-    """Quote an untrusted name for a command that a user may paste into a shell."""
-    return shlex.quote(text)
-
-
 def shell_argument(text: str) -> str:
     """Quote a name that is an argument, even if it looks like an option."""
-    return f"-- {shell_word(text)}" if text.startswith("-") else shell_word(text)
+    return ("-- " if text.startswith("-") else "") + shlex.quote(text)
 
 
 def describe_hint(hint: Hint, options: CommonOptions | None = None) -> str:
@@ -158,13 +153,13 @@ def describe_hint(hint: Hint, options: CommonOptions | None = None) -> str:
 
 
 def _add_place(template: str, place: str, *, at_end: bool) -> str:
-    from icectl.cli.app import find_command, parameters_of
+    from icectl.cli.app import called_command, parameters_of
 
     place = place.replace("{", "{{").replace("}", "}}")
 
     def add(found: re.Match[str]) -> str:
         call = found[1]
-        command = find_command(call.split())
+        command = called_command(call.split())
         takes = {one.name for one in parameters_of(command)}
         if "repo" not in takes or takes & {"location", "file"} or " -r " in call:
             return found[0]

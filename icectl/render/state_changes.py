@@ -10,7 +10,7 @@ from icectl.model.repo import Availability
 from icectl.ops.reported_changes import RefChange, ReportedChanges, ValueChange
 from icectl.render.blocks import Block, Role
 from icectl.render.json import to_json
-from icectl.render.sizes import format_count
+from icectl.render.words import format_count
 
 MOST_LISTED = 20
 

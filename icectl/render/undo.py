@@ -10,8 +10,8 @@ from icectl.ops.reported_changes import ReportedChanges
 from icectl.ops.undo.execute import UndoResult
 from icectl.render.blocks import Block
 from icectl.render.ops_log import render_ops_log, update_document
-from icectl.render.sizes import format_count
 from icectl.render.state_changes import MOST_LISTED, render_changes
+from icectl.render.words import format_count
 
 
 def undo_document(result: UndoResult) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from icectl.format.repo import decode_repo
-from icectl.render.times import format_time
+from icectl.render.words import format_time
 from tests.gc.place import Place
 from tests.official import copied, linear_history
 

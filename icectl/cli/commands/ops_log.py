@@ -49,15 +49,11 @@ def list_operations(
     until: UntilOption = None,
     kind: Annotated[
         list[str],
-        typer.Option(
-            "--kind",
-            metavar="KIND",
-            help=f"Only operations of this kind. Repeatable. One of: {', '.join(KINDS)}.",
-        ),
+        typer.Option(metavar="KIND"),
+        f"Only operations of this kind. Repeatable. One of: {', '.join(KINDS)}.",
     ] = (),  # type: ignore[assignment]
     branch: Annotated[
-        str | None,
-        typer.Option("--branch", metavar="BRANCH", help="Only operations on this branch."),
+        str | None, typer.Option(metavar="BRANCH"), "Only operations on this branch."
     ] = None,
 ) -> int:
     """List the operations on the repository.
@@ -77,33 +73,27 @@ def list_operations(
                 f"invalid value {name!r} for --kind", hint=f"use one of {', '.join(KINDS)}"
             )
     options = OpsLogOptions(
-        number, context.parse_moment(since), context.parse_last_moment(until), kind, branch
+        number, context.parse_moment(since), context.parse_moment(until, last=True), kind, branch
     )
     entries = read_filtered_ops_log(context.open_repository(), options)
     ends: list[OpsLogBeyondReach] = []
 
-    empty = True
-
-    def watched() -> Iterator[ListedOperation]:
-        nonlocal empty
+    def readable() -> Iterator[ListedOperation]:
         for entry in entries:
             if isinstance(entry, OpsLogBeyondReach):
                 ends.append(entry)
             else:
-                empty = False
                 yield entry
 
     if context.options.json:
-        updates = [update_document(entry) for entry in watched()]
+        updates = [update_document(entry) for entry in readable()]
         end = beyond_reach_document(ends[0] if ends else None)
-        context.emit({"updates": updates, "beyond_reach": end}, lambda _document: ())
+        context.emit_json({"updates": updates, "beyond_reach": end})
     elif context.options.jsonl:
-        documents = (update_document(entry) for entry in watched())
-        context.emit_list("updates", documents, lambda _updates: ())
+        context.emit_lines(map(update_document, readable()))
     else:
-        context.output.write(render_ops_log(watched()), paged=True)
-        if empty:
-            context.note("no matching operations")
+        nothing = "no matching operations"
+        context.emit_list("updates", readable(), render_ops_log, if_empty=nothing)
     for reached in ends:
         tell = context.note if reached.is_cleared else context.warn
         tell(describe_beyond_reach(reached))
@@ -111,7 +101,7 @@ def list_operations(
 
 
 @command()
-def show(context: CommandContext, operation: OpArgument) -> None:
+def show_changes(context: CommandContext, operation: OpArgument) -> None:
     """Show what an operation changed.
 
     Compares the states before and after it: branches and tags, snapshots that were added,
@@ -120,6 +110,6 @@ def show(context: CommandContext, operation: OpArgument) -> None:
     """
     found = show_operation(context.open_repository(), operation, context.parse_time)
     if context.wants_text:
-        context.emit(found, render_operation, paged=True)
+        context.output.write(render_operation(found), paged=True)
     else:
-        context.emit(operation_document(found), lambda _document: ())
+        context.emit_json(operation_document(found))

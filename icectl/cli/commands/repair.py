@@ -31,7 +31,7 @@ def repair(context: CommandContext, dry_run: DryRunOption = False, yes: YesOptio
     Exit code 3 means that findings remain that this command cannot repair.
     """
     from icectl.ops.repair import execute_repair, plan_repair
-    from icectl.render.repair import render_repair
+    from icectl.render.validate import render_repair
 
     repository = context.open_repository()
     steps = plan_repair(repository, repository.storage.read_clock())

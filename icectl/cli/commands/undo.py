@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
-from icectl.cli.options import OP_HELP, DryRunOption, YesOption, command
+from icectl.cli.options import OP_HELP, DryRunOption, Flag, YesOption, command
+from icectl.pipeline.progress import Progress
 
 if TYPE_CHECKING:
     from icectl.ops.undo.execute import UndoResult
     from icectl.ops.undo.plan import UndoOptions, UndoPlan
-    from icectl.pipeline.progress import Progress
 
 EXAMPLES = {
     "undo": (
@@ -27,35 +28,39 @@ EXAMPLES = {
         ("icectl restore --to @5 --only history", "released snapshots and parents, and no refs"),
     ),
 }
-_ONLY_HELP = (
-    "Change only this part: branch:NAME, tag:NAME, config, metadata, flags, status, or history "
-    "(released snapshots and parents). Repeatable."
-)
-OnlyOption = Annotated[list[str], typer.Option("--only", metavar="PART", help=_ONLY_HELP)]
-UndeleteTagOption = Annotated[
-    bool,
-    typer.Option(
-        "--undelete-tag", help="Let deleted tags come back, at the snapshots that they had."
-    ),
-]
-WhileReadOnlyOption = Annotated[
-    bool,
-    typer.Option("--while-read-only", help="Also change a repository that is not online."),
-]
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """The options of both commands."""
+
+    only: Annotated[
+        list[str],
+        typer.Option(metavar="PART"),
+        "Change only this part: branch:NAME, tag:NAME, config, metadata, flags, status, or history "
+        "(released snapshots and parents). Repeatable.",
+    ] = ()  # type: ignore[assignment]
+    undelete_tag: Annotated[Flag, "Let deleted tags come back, at the snapshots that they had."] = (
+        False
+    )
+    while_read_only: Annotated[Flag, "Also change a repository that is not online."] = False
+    dry_run: DryRunOption = False
+    yes: YesOption = False
+
+    def parse(self) -> UndoOptions:
+        from icectl.ops.undo.plan import UndoOptions, parse_part
+
+        return UndoOptions(parse_part(tuple(self.only)), self.undelete_tag, self.while_read_only)
 
 
 @command()
 def undo(
     context: CommandContext,
     operation: Annotated[
-        str | None,
-        typer.Argument(metavar="OP", help=f"{OP_HELP} Default: the last operation."),
+        str | None, typer.Argument(metavar="OP"), f"{OP_HELP} Default: the last operation."
     ] = None,
-    only: OnlyOption = (),  # type: ignore[assignment]
-    undelete_tag: UndeleteTagOption = False,
-    while_read_only: WhileReadOnlyOption = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
+    *,
+    way: WayBack,
 ) -> int:
     """Take an operation back.
 
@@ -71,22 +76,19 @@ def undo(
     """
     from icectl.ops.undo.plan import plan_undo
 
-    options = _parse_options(only, undelete_tag, while_read_only)
-    progress = _progress(context)
-    repository = context.open_repository()
-    plan = plan_undo(repository, operation, context.parse_time, options, progress)
-    return _finish(context, "Undo", plan, options, progress, dry_run=dry_run, yes=yes)
+    progress = Progress(context.progress)
+    plan = plan_undo(
+        context.open_repository(), operation, context.parse_time, way.parse(), progress
+    )
+    return _finish(context, "Undo", plan, way, progress)
 
 
 @command()
 def restore(
     context: CommandContext,
-    to: Annotated[str, typer.Option("--to", metavar="OP", help=OP_HELP)],
-    only: OnlyOption = (),  # type: ignore[assignment]
-    undelete_tag: UndeleteTagOption = False,
-    while_read_only: WhileReadOnlyOption = False,
-    dry_run: DryRunOption = False,
-    yes: YesOption = False,
+    to: Annotated[str, typer.Option(metavar="OP"), OP_HELP],
+    *,
+    way: WayBack,
 ) -> int:
     """Bring an earlier state of the repository back.
 
@@ -99,36 +101,13 @@ def restore(
     """
     from icectl.ops.undo.plan import plan_restore
 
-    options = _parse_options(only, undelete_tag, while_read_only)
-    progress = _progress(context)
-    repository = context.open_repository()
-    plan = plan_restore(repository, to, context.parse_time, options, progress)
-    return _finish(
-        context, "Restore the state after", plan, options, progress, dry_run=dry_run, yes=yes
-    )
-
-
-def _parse_options(only: list[str], undelete_tags: bool, while_read_only: bool) -> UndoOptions:
-    from icectl.ops.undo.plan import UndoOptions, parse_part
-
-    return UndoOptions(parse_part(tuple(only)), undelete_tags, while_read_only)
-
-
-def _progress(context: CommandContext) -> Progress:
-    from icectl.pipeline.progress import Progress
-
-    return Progress(lambda label, total, unit: context.progress(label, total, unit=unit))
+    progress = Progress(context.progress)
+    plan = plan_restore(context.open_repository(), to, context.parse_time, way.parse(), progress)
+    return _finish(context, "Restore the state after", plan, way, progress)
 
 
 def _finish(
-    context: CommandContext,
-    what: str,
-    plan: UndoPlan,
-    options: UndoOptions,
-    progress: Progress,
-    *,
-    dry_run: bool,
-    yes: bool,
+    context: CommandContext, what: str, plan: UndoPlan, way: WayBack, progress: Progress
 ) -> int:
     """Show the plan, ask, and execute it."""
     from icectl.ops.undo.execute import build_result, execute_undo, missing_error
@@ -138,19 +117,18 @@ def _finish(
     if plan.needed.missing:
         _emit(context, planned)
         raise missing_error(plan)
-    if dry_run or plan.is_empty:
-        _emit(context, planned if dry_run else build_result(plan, dry_run=False, missing=()))
+    if way.dry_run or plan.is_empty:
+        _emit(context, planned if way.dry_run else build_result(plan, dry_run=False, missing=()))
         return DONE
-    if plan.needed.num_snapshots and not options.while_read_only:
+    if plan.needed.num_snapshots and not way.while_read_only:
         context.note(
             "a garbage collection that is running now may delete what comes back; if that is "
             f"possible, run `{context.command_line('status set', 'read-only')}`, wait until it "
             "ends, and use --while-read-only"
         )
     question = f"{what} @{plan.operation.number} in {context.location.url}?"
-    context.confirm(question, yes=yes, plan=() if yes else render_undo(planned))
-    storage = context.open_storage()
-    result = execute_undo(storage, plan, options, progress)
+    context.confirm(question, yes=way.yes, plan=() if way.yes else render_undo(planned))
+    result = execute_undo(context.open_storage(), plan, way.parse(), progress)
     _emit(context, result)
     if result.missing:
         context.warn(
@@ -165,6 +143,6 @@ def _emit(context: CommandContext, result: UndoResult) -> None:
     from icectl.render.undo import render_undo, undo_document
 
     if context.wants_text:
-        context.emit(result, render_undo, paged=result.dry_run)
+        context.output.write(render_undo(result), paged=result.dry_run)
     else:
-        context.emit(undo_document(result), lambda _document: ())
+        context.emit_json(undo_document(result))

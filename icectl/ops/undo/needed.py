@@ -18,7 +18,7 @@ from icectl.errors import FormatError, ObjectNotFoundError, StorageError
 from icectl.format.envelope import HEADER_SIZE
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.repo import RepoInfo
-from icectl.model.snapshot import Snapshot
+from icectl.model.snapshot import ManifestFileInfo
 from icectl.pipeline.id_columns import IdSet, id_set, union
 from icectl.pipeline.listings import read_listing
 from icectl.pipeline.objects import ObjectKind
@@ -29,6 +29,8 @@ from icectl.storage.contract import Storage
 
 FEW_REQUESTS = 64
 GONE = -1
+
+ManifestFiles = tuple[ManifestFileInfo, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +58,8 @@ def find_needed(
     found.look_up_logs({log for ids in logs.values() for log in ids} | extra_logs)
     known = found.manifests_of(_borders(new, needed))
     claims: dict[ManifestId, ManifestClaim] = {}
-    for snapshot in snapshots.values():
-        merge_claims(claims, snapshot.all_manifest_files, snapshot.id)
+    for snapshot_id, files in snapshots.items():
+        merge_claims(claims, files, snapshot_id)
     found.look_up_content([claim for id_, claim in claims.items() if id_ not in known])
     missing: set[str] = {*found.missing_of_logs(extra_logs)}
     incomplete: set[SnapshotId] = set()
@@ -93,10 +95,10 @@ class _Found:
         self._missing_logs: set[SnapshotId] = set()
         self._missing_by_manifest: dict[ManifestId, set[str]] = defaultdict(set)
 
-    def read_snapshots(self, ids: Iterable[SnapshotId]) -> dict[SnapshotId, Snapshot]:
-        """Those that exist; `FormatError` if one is damaged."""
+    def read_snapshots(self, ids: Iterable[SnapshotId]) -> dict[SnapshotId, ManifestFiles]:
+        """The manifests of each that exists; `FormatError` if one is damaged."""
         paths = {ObjectKind.SNAPSHOT.path(id_): id_ for id_ in ids}
-        found: dict[SnapshotId, Snapshot] = {}
+        found: dict[SnapshotId, ManifestFiles] = {}
         with self._progress.phase("reading snapshots", len(paths)) as counter:
             for path, data in self._storage.read_many(paths):
                 counter.advance()
@@ -104,7 +106,7 @@ class _Found:
                     continue
                 if isinstance(data, StorageError):
                     raise data
-                found[paths[path]] = mark_snapshot(data, paths[path])
+                found[paths[path]] = mark_snapshot(data, paths[path]).all_manifest_files
         return found
 
     def manifests_of(self, ids: Iterable[SnapshotId]) -> set[ManifestId]:
@@ -115,8 +117,7 @@ class _Found:
                 snapshots = self.read_snapshots([id_])
             except FormatError:
                 continue
-            for snapshot in snapshots.values():
-                known.update(file.id for file in snapshot.all_manifest_files)
+            known.update(file.id for files in snapshots.values() for file in files)
         return known
 
     def look_up_logs(self, logs: Set[SnapshotId]) -> None:
@@ -171,8 +172,8 @@ class _Found:
     def missing_of_logs(self, logs: Set[SnapshotId]) -> Iterable[str]:
         return (ObjectKind.TRANSACTION_LOG.path(id_) for id_ in logs & self._missing_logs)
 
-    def missing_of_snapshot(self, snapshot_id: SnapshotId, snapshot: Snapshot | None) -> set[str]:
-        if snapshot is None:
+    def missing_of_snapshot(self, snapshot_id: SnapshotId, files: ManifestFiles | None) -> set[str]:
+        if files is None:
             return {ObjectKind.SNAPSHOT.path(snapshot_id)}
-        lacks = (self._missing_by_manifest.get(file.id, ()) for file in snapshot.all_manifest_files)
+        lacks = (self._missing_by_manifest.get(file.id, ()) for file in files)
         return {path for paths in lacks for path in paths}

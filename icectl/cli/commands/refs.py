@@ -1,0 +1,143 @@
+"""`icectl branch` and `icectl tag`: list, create, move and delete refs."""
+
+from __future__ import annotations
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import (
+    AtOpOption,
+    BranchArgument,
+    DefaultRefArgument,
+    ExpectOption,
+    NewNameArgument,
+    RefArgument,
+    TagArgument,
+    YesOption,
+    command,
+)
+from icectl.ops import refs
+from icectl.render.refs import (
+    render_branch_change,
+    render_branches,
+    render_tag_created,
+    render_tag_deleted,
+    render_tags,
+)
+from icectl.repository.resolve import DEFAULT_REF
+
+EXAMPLES = {
+    "branch list": (("icectl branch list", "every branch and the commit at its tip"),),
+    "branch create": (
+        ("icectl branch create dev", "a branch at the tip of main"),
+        ("icectl branch create fix v1.0", "a branch at the commit of tag v1.0"),
+    ),
+    "branch delete": (
+        ("icectl branch delete dev", "gc deletes the commits later"),
+        ("icectl branch delete dev --expect 4KGM3P2Q", "only if it has not moved"),
+    ),
+    "branch reset": (
+        ("icectl branch reset main main~1", "undo the newest commit of main"),
+        ("icectl branch reset main 9XJF5WGW --expect 4KGM3P2Q", "only if it has not moved"),
+    ),
+    "tag list": (("icectl tag list", "every tag, and the names of deleted ones"),),
+    "tag create": (
+        ("icectl tag create v1.0", "tag the tip of main"),
+        ("icectl tag create v0.9 main~3", "tag an older commit"),
+    ),
+    "tag delete": (("icectl tag delete v1.0", "the name can never be used again"),),
+}
+
+
+@command(jsonl=True)
+def list_branches(context: CommandContext, at_op: AtOpOption = None) -> None:
+    """List the branches.
+
+    Shows the newest commit of each.
+    """
+    listing = refs.list_branches(context.open_repository(at_op))
+    context.emit(listing, render_branches, lines="branches", paged=True)
+
+
+@command()
+def create_branch(
+    context: CommandContext, name: NewNameArgument, ref: DefaultRefArgument = DEFAULT_REF
+) -> None:
+    """Create a branch.
+
+    The branch points to REF, by default to the tip of main.
+    """
+    context.emit(refs.create_branch(context.open_repository(), name, ref), render_branch_change)
+
+
+@command()
+def delete_branch(
+    context: CommandContext, branch: BranchArgument, expect: ExpectOption = None
+) -> None:
+    """Delete a branch.
+
+    The branch main cannot be deleted.
+
+    Only the name is deleted, without confirmation, as in git. The output shows the snapshot that
+    the branch pointed to; to undo, create a branch there before gc deletes the snapshots that no
+    other ref reaches. With --expect the branch is deleted only if it still points to that REF.
+    """
+    change = refs.delete_branch(context.open_repository(), branch, expect)
+    context.emit(change, render_branch_change)
+    undo = context.command_line("branch create", branch, str(change.previous_snapshot_id))
+    context.note(f"to undo: {undo}")
+
+
+@command()
+def reset_branch(
+    context: CommandContext, branch: BranchArgument, ref: RefArgument, expect: ExpectOption = None
+) -> None:
+    """Move a branch to another commit.
+
+    There is no confirmation. The output shows the snapshot that the branch pointed to; to undo,
+    reset the branch to it before gc deletes the snapshots that no other ref reaches. With
+    --expect the branch is moved only if it still points to that REF.
+    """
+    change = refs.reset_branch(context.open_repository(), branch, ref, expect)
+    context.emit(change, render_branch_change)
+    if change.previous_snapshot_id != change.snapshot_id:
+        undo = context.command_line("branch reset", branch, str(change.previous_snapshot_id))
+        context.note(f"to undo: {undo}")
+
+
+@command(jsonl=True)
+def list_tags(context: CommandContext, at_op: AtOpOption = None) -> None:
+    """List the tags.
+
+    Shows the commit of each, and the names of deleted tags.
+    """
+    listing = refs.list_tags(context.open_repository(at_op))
+    context.emit(listing, render_tags, lines="tags", paged=True)
+
+
+@command()
+def create_tag(
+    context: CommandContext, name: NewNameArgument, ref: DefaultRefArgument = DEFAULT_REF
+) -> None:
+    """Create a tag.
+
+    The tag points to REF, by default to the tip of main, and never moves.
+    """
+    context.emit(refs.create_tag(context.open_repository(), name, ref), render_tag_created)
+
+
+@command()
+def delete_tag(context: CommandContext, tag: TagArgument, yes: YesOption = False) -> None:
+    """Delete a tag permanently.
+
+    Asks for confirmation on a terminal; scripts need no --yes. The output shows the snapshot of
+    the tag, which is not deleted. The specification forbids reusing the name of a deleted tag;
+    use another name to tag the same snapshot.
+    """
+    repository = context.open_repository()
+    if tag in repository.tags():
+        where = f"tag {tag} of {repository.storage.location} at {repository.tags()[tag]}"
+        question = f"Delete the {where}? Its name can never be used again."
+        context.confirm(question, yes=yes or not context.is_interactive)
+    change = refs.delete_tag(repository, tag)
+    context.emit(change, render_tag_deleted)
+    again = context.command_line("tag create", "NAME", str(change.snapshot_id))
+    context.note(f"the name cannot be used again; to tag the same snapshot: {again}")
