@@ -22,6 +22,7 @@ from icectl.repository.ops_log import (
     walk_updates,
 )
 from icectl.repository.transitions import IRREVERSIBLE, UNRECORDED, find_target
+from icectl.repository.writes import end_of_write
 from icectl.storage.contract import Storage
 
 Entry = tuple[int, UpdateType]
@@ -156,6 +157,12 @@ class PastStates:
         # Neighbours share a state, and nobody comes back to older ones.
         self._states = {0: self._states[0], number: state_of(info)}
         return self._states[number]
+
+    def newest_write(self) -> list[UpdateType]:
+        """The entries of the last write, newest first."""
+        if not self.updates:
+            return []
+        return [update.update_type for update in self.updates[: end_of_write(self.updates, 0)]]
 
     def read_targets(self, start: int, end: int) -> list[RefTarget | None]:
         """Where the ref of each update pointed afterwards, if the update does not record it.
