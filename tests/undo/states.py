@@ -19,6 +19,10 @@ def official_state(where: Where) -> dict[str, Any]:
     status = repo.get_status()
     return {
         **info,
+        "ancestry": {
+            one["id"]: [ancestor.id for ancestor in repo.ancestry(snapshot_id=one["id"])]
+            for one in info["snapshots"]
+        },
         "metadata": repo.get_metadata(),
         "flags": [(flag.id, flag.setting, flag.enabled) for flag in repo.feature_flags()],
         "status": (str(status.availability), status.set_at, status.limited_availability_reason),
