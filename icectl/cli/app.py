@@ -160,6 +160,13 @@ class PagedHelp:
 
 def _show_help(ctx: Any, _parameter: Any, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
+
+        class Formatter(ctx.formatter_class):  # type: ignore[misc]
+            def write_dl(self, rows: Any, col_max: int = 30, col_spacing: int = 2) -> None:
+                """Leave room for the text on a narrow terminal, so that no word is broken."""
+                super().write_dl(rows, min(col_max, self.width // 3 + 2), col_spacing)
+
+        ctx.formatter_class = Formatter
         with ctx.find_root().obj.output as output:
             output.write(ctx.get_help().splitlines(), paged=True)
         raise typer.Exit(0)

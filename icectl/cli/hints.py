@@ -141,21 +141,22 @@ def shell_argument(text: str) -> str:
 
 def describe_hint(hint: Hint, options: CommonOptions | None = None) -> str:
     """The sentence for the user; its commands name the repository as `options` do."""
-    if not isinstance(hint, Remedy):
-        return hint
-    template = HINTS[hint.name]
     place = options.repository_words() if options is not None else ""
-    if place:
-        # After `--` an option would be an argument.
-        at_end = not any(fact.startswith("-") for fact in hint.facts.values())
-        template = _add_place(template, place, at_end=at_end)
+    if not isinstance(hint, Remedy):
+        return _add_place(hint, place)
+    # After `--` an option would be an argument.
+    at_end = not any(fact.startswith("-") for fact in hint.facts.values())
+    escaped = place.replace("{", "{{").replace("}", "}}")
+    template = _add_place(HINTS[hint.name], escaped, at_end=at_end)
     return _QuotingFormatter().vformat(template, (), hint.facts)
 
 
-def _add_place(template: str, place: str, *, at_end: bool) -> str:
+def _add_place(hint: str, place: str, *, at_end: bool = True) -> str:
+    """Add the options that name the repository to each command in backticks."""
     from icectl.cli.app import called_command, parameters_of
 
-    place = place.replace("{", "{{").replace("}", "}}")
+    if not place:
+        return hint
 
     def add(found: re.Match[str]) -> str:
         call = found[1]
@@ -167,7 +168,7 @@ def _add_place(template: str, place: str, *, at_end: bool) -> str:
         words = (command, rest, f" {place}") if at_end else (command, f" {place}", rest)
         return f"`icectl {''.join(words)}`"
 
-    return re.sub("`icectl ([^`]+)`", add, template)
+    return re.sub("`icectl ([^`]+)`", add, hint)
 
 
 class _QuotingFormatter(string.Formatter):

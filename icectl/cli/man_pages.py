@@ -70,8 +70,8 @@ def _command_page(word: str) -> str:
         parts.append(f"`icectl {word}` without a subcommand runs `{default}`.")
     for name, command in commands.items():
         heading = [f"### icectl {name}"] if word in GROUPS else []
-        parts += [*heading, command.help, *_arguments(command)]
-        options = list(_options(own_parameters(command)))
+        parts += [*heading, command.help, *_definitions(command.params, "argument")]
+        options = list(_definitions(own_parameters(command), "option"))
         parts += ["## OPTIONS", *options] if options and word not in GROUPS else options
     parts += ["## COMMON OPTIONS", COMMON_OPTIONS]
     more = MANUAL / f"icectl-{word}.1.md"
@@ -94,21 +94,15 @@ def _synopsis(name: str, command: Any) -> str:
     return " ".join(parts)
 
 
-def _arguments(command: Any) -> Iterator[str]:
-    for one in command.params:
-        if one.param_type_name == "argument":
-            yield f"*{_metavar(one)}*\n: {one.help}"
-
-
-def _options(parameters: Iterable[Any]) -> Iterator[str]:
+def _definitions(parameters: Iterable[Any], kind: str) -> Iterator[str]:
     for one in parameters:
-        if one.param_type_name == "option":
-            term = ", ".join(f"`{name}`" for name in one.opts)
-            text = one.help
-            if not one.is_flag and not one.count:
-                term += f" *{_metavar(one)}*"
-                text += f" Default: {one.default}." if one.default else ""
-            yield f"{term}\n: {text}"
+        if one.param_type_name != kind:
+            continue
+        terms = [f"`{name}`" for name in one.opts] if kind == "option" else []
+        takes_value = kind == "argument" or not (one.is_flag or one.count)
+        value = [f"*{_metavar(one)}*"] if takes_value else []
+        default = f" Default: {one.default}." if terms and value and one.default else ""
+        yield f"{' '.join([', '.join(terms), *value]).strip()}\n: {one.help}{default}"
 
 
 def _metavar(parameter: Any) -> str:
@@ -180,7 +174,7 @@ def _columns(table: str) -> Iterator[str]:
 
 INSERTS: dict[str, Callable[[str], Iterable[str]]] = {
     "commands": _commands,
-    "common-options": lambda _: _options(root().params),
+    "common-options": lambda _: _definitions(root().params, "option"),
     "exit-codes": _exit_codes,
     "jsonl-commands": _jsonl_commands,
     "policy-keys": _policy_keys,

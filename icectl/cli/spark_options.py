@@ -13,7 +13,7 @@ from icectl.errors import UsageError
 
 if TYPE_CHECKING:
     from icectl.cli.context import CommandContext
-    from icectl.cli.engines import SparkChoice
+    from icectl.cli.engines import EngineChoice
     from icectl.repository.repository import Repository
     from icectl.spark.session import SparkOptions
     from icectl.tables.scope import Scope
@@ -55,11 +55,11 @@ class SparkPlace:
         "A Spark setting, such as spark.executor.memory=4g. Repeatable.",
     ] = ()  # type: ignore[assignment]
 
-    def choose(self, engine: str, command: str) -> SparkChoice:
-        from icectl.cli.engines import SparkChoice
+    def choose(self, engine: str, command: str) -> EngineChoice:
+        from icectl.cli.engines import EngineChoice
 
         place = (self.spark_master, self.spark_remote, self.spark_conf)
-        return SparkChoice(engine, *place, name=f"icectl {command}")
+        return EngineChoice(engine, *place, name=f"icectl {command}")
 
     def parse(self) -> SparkOptions:
         """Combine the options; raise `UsageError` if they are invalid or contain a secret."""

@@ -103,7 +103,7 @@ def _plan_ops_log(repository: Repository, now: int) -> Iterator[Step]:
         yield Step(
             "restart_ops_log",
             REPO_PATH,
-            "give the ops log a newest entry of today",
+            "add a current entry to the ops log",
             rules.FUTURE_TIME,
             # Setting the status is an operation too, and is refused until this one is done.
             lambda repository: update_repo(repository.storage, edit, whatever_status=True),
@@ -123,7 +123,7 @@ def _plan_conditions(repository: Repository, _now: int) -> Iterator[Step]:
         yield Step(
             "reset_storage_settings",
             config_object(repository),
-            "turn on the conditional writes of official clients",
+            "enable the conditional writes of official clients",
             rules.CONDITIONS_OFF,
             lambda repository: update_config(repository, reset),
         )

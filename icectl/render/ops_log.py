@@ -74,7 +74,7 @@ def render_ops_log(entries: Iterable[ListedOperation]) -> Iterator[Line]:
             (time, "time"),
             f"  {describe_update(entry)}",
         )
-        yield line if entry.obstacle is None else (*line, ("  (cannot be undone)", "dim"))
+        yield line if entry.obstacle is None else (*line, (" (final)", "dim"))
 
 
 def operation_document(found: OperationChanges) -> dict[str, Any]:

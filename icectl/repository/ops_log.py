@@ -7,11 +7,11 @@ read, so the log is available even if every snapshot is unreadable.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from icectl.errors import FormatError, IcectlError, StorageError
-from icectl.format.repo import decode_repo
+from icectl.format.repo import RepoFile, decode_repo
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
     BranchCreatedUpdate,
@@ -62,6 +62,18 @@ def read_repo(storage: Storage, path: str = REPO_PATH) -> RepoInfo:
         raise error.at(path) from None
 
 
+def read_repo_file(storage: Storage, path: str = REPO_PATH) -> RepoFile:
+    """The same, and its long lists are decoded when they are asked for."""
+    return decode_repo_file(storage.read(path), path)
+
+
+def decode_repo_file(data: bytes, path: str) -> RepoFile:
+    try:
+        return RepoFile(data)
+    except FormatError as error:
+        raise error.at(path) from None
+
+
 def read_ops_log(
     storage: Storage,
     info: RepoInfo,
@@ -83,11 +95,14 @@ def read_ops_log(
         yield OpsLogEntry(update, target)
 
 
-def walk_updates(storage: Storage, info: RepoInfo) -> Iterator[Update | OpsLogBeyondReach]:
+def walk_updates(
+    storage: Storage, info: RepoInfo, read: Callable[[str], RepoFile] | None = None
+) -> Iterator[Update | OpsLogBeyondReach]:
+    """The updates, newest first; `read` has the backups in which the log continues."""
     visited: set[str] = set()
     yield from info.latest_updates
-    while info.repo_before_updates is not None:
-        name = info.repo_before_updates
+    name = info.repo_before_updates
+    while name is not None:
         path = backup_object(name)
         try:
             if name in visited:
@@ -97,16 +112,26 @@ def walk_updates(storage: Storage, info: RepoInfo) -> Iterator[Update | OpsLogBe
                 raise FormatError(
                     "its ops log continues in a file that cannot exist", path=REPO_PATH
                 )
-            info = read_repo(storage, path)
-            if not info.latest_updates:
-                raise FormatError("the ops log of this backup is empty", path=path)
+            file = read_repo_file(storage, path) if read is None else read(path)
+            updates = _updates_in(file, path)
         except (FormatError, StorageError) as error:
             yield OpsLogBeyondReach(path, error)
             return
         # In its own file the newest update has no path yet: that file is its backup.
-        newest, *older = info.latest_updates
+        newest, *older = updates
         yield replace(newest, backup_path=name)
         yield from older
+        name = file.repo_before_updates
+
+
+def _updates_in(file: RepoFile, path: str) -> tuple[Update, ...]:
+    try:
+        updates = file.latest_updates
+    except FormatError as error:
+        raise error.at(path) from None
+    if not updates:
+        raise FormatError("the ops log of this backup is empty", path=path)
+    return updates
 
 
 class _KnownRefs:
@@ -149,14 +174,15 @@ class _KnownRefs:
                 pass
 
     def _read_backup(self, update: Update) -> dict[str, SnapshotId]:
+        of_tag = isinstance(update.update_type, TagCreatedUpdate)
         try:
             if update.backup_path is not None:
-                state = read_repo(self._storage, backup_object(update.backup_path))
-            elif update == self._newest.latest_updates[0]:
-                state = self._newest
-            else:
-                return {}
+                file = read_repo_file(self._storage, backup_object(update.backup_path))
+                targets = file.tag_targets() if of_tag else file.branch_targets()
+                return {name: target.id for name, target in targets.items()}
         except (FormatError, StorageError):
             return {}
-        of_tag = isinstance(update.update_type, TagCreatedUpdate)
-        return {ref.name: ref.snapshot_id for ref in (state.tags if of_tag else state.branches)}
+        if update != self._newest.latest_updates[0]:
+            return {}
+        refs = self._newest.tags if of_tag else self._newest.branches
+        return {ref.name: ref.snapshot_id for ref in refs}

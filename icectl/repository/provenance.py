@@ -30,6 +30,8 @@ from icectl.model.repo import (
     UnknownUpdate,
     Update,
     UpdateType,
+    ids_of,
+    pruned_logs_of,
 )
 from icectl.repository.backups import check_newest
 from icectl.repository.history import State
@@ -160,25 +162,32 @@ def _check_explained(
     info: RepoInfo, past: PastStates, unexplained: Unexplained, check_time: Callable[[], None]
 ) -> None:
     created = {id_ for update in past.updates if (id_ := _created_snapshot(update)) is not None}
-    listed = {snapshot.id for snapshot in info.snapshots}
-    pruned = {id_ for snapshot in info.snapshots for id_ in snapshot.pruned_ancestor_tx_logs or ()}
+    listed = {*ids_of(info.snapshots)}
+    pruned = {id_ for logs in pruned_logs_of(info.snapshots).values() for id_ in logs}
     # The files of an aborted commit, which was never part of the history, need no operation that
     # releases them; nor does anything that was already unreachable where the ops log begins.
     never_needed = Unexplained(
         unexplained.snapshots - created - listed, unexplained.logs - created - listed - pruned
     )
-    never_needed.remove(never_needed.kept_by(past.oldest_state()))
-    unexplained.remove(never_needed)
+    if never_needed:
+        never_needed.remove(never_needed.kept_by(past.oldest_state()))
+        unexplained.remove(never_needed)
     number = 0
+    # Each may have been released by another operation; most often, by the newest ones.
+    releases = len(unexplained.snapshots) + len(unexplained.logs)
     while unexplained and number < len(past.updates):
         check_time()
-        end = past.end_of_run(number)
+        farthest = end = past.end_of_run(number, releases)
+        past.read_ahead((number, end))
         while end > number and not _explain_run(past, number, end, unexplained):
             end = number + (end - number) // 2
+        releases = 4 * releases if end == farthest else 1
         if end == number:
+            past.read_run(number)
             _explain_one(past, number, unexplained)
         number = max(end, number + 1)
-    _check_none(past, unexplained.kept_by(past.oldest_state()), "before the ops log begins")
+    if unexplained:
+        _check_none(past, unexplained.kept_by(past.oldest_state()), "before the ops log begins")
 
 
 def _explain_run(past: PastStates, start: int, end: int, unexplained: Unexplained) -> bool:
@@ -187,7 +196,7 @@ def _explain_run(past: PastStates, start: int, end: int, unexplained: Unexplaine
     if after is None or before is None or unexplained.kept_by(after):
         return False
     run = past.updates[start:end]
-    updates = (update.update_type for update in run)
+    updates = [update.update_type for update in run]
     if not leads_to(updates, before, after, past.read_targets(start, end)):
         return False
     unexplained.remove(unexplained.kept_by(before))

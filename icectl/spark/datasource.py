@@ -25,23 +25,16 @@ from pyspark.sql.datasource import (
 )
 
 from icectl.errors import UsageError
+from icectl.spark.table_files import spark_schema
 from icectl.storage.open import open_storage
 from icectl.storage.times import microseconds
 from icectl.tables.names import TABLES
 from icectl.tables.scan import Partition, TableScan
-from icectl.tables.schemas import INTEGER, INTEGERS, TEXT, TEXTS, TIME
 from icectl.tables.scope import Condition, Scope
 
 STORAGE_PREFIX = "storage."
 OPTIONS = ("path", "table", "ref", "snapshot", "as_of", "backup", "columns")
 PUSHED_COLUMNS = ("path", "snapshot_id", "kind", "manifest_id")
-SPARK_TYPES = {
-    TEXT: "string",
-    INTEGER: "bigint",
-    TIME: "timestamp_ltz",
-    TEXTS: "array<string>",
-    INTEGERS: "array<bigint>",
-}
 
 
 class IcechunkDataSource(DataSource):  # type: ignore[misc]
@@ -50,8 +43,7 @@ class IcechunkDataSource(DataSource):  # type: ignore[misc]
         return "icechunk"
 
     def schema(self) -> str:
-        fields = parse_options(self.options).schema
-        return ", ".join(f"`{field.name}` {SPARK_TYPES[field.type]}" for field in fields)
+        return spark_schema(parse_options(self.options).schema)
 
     def reader(self, schema: Any) -> DataSourceReader:
         """The schema is that of the table, or the part of it that the user named."""

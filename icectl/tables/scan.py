@@ -7,13 +7,14 @@ credentials: those come from the environment of whoever reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from icectl.errors import UsageError
-from icectl.pipeline.read_ahead import read_ahead
+from icectl.pipeline.table_files import read_parts
+from icectl.pipeline.units import Unit
 from icectl.repository.open import open_repository, repository_at
 from icectl.repository.operations import read_backup
 from icectl.repository.repository import Repository
@@ -21,11 +22,10 @@ from icectl.storage.contract import Storage
 from icectl.tables import changes, chunk_refs, content, history, objects
 from icectl.tables.arrow import batches_of
 from icectl.tables.names import check_table
-from icectl.tables.partitions import Work
 from icectl.tables.schemas import SCHEMAS
 from icectl.tables.scope import Conditions, Scope
 
-Planner = Callable[[Repository, Scope, Conditions], list[Work]]
+Planner = Callable[[Repository, Scope, Conditions], list[Unit]]
 Reader = Callable[[Repository, Sequence[Any], Sequence[str], Conditions], Iterator[Any]]
 Rows = Callable[[Repository, Scope, Conditions], Iterator[dict[str, Any]]]
 
@@ -41,15 +41,14 @@ WHOLE: Mapping[str, Rows] = {
     "snapshots": history.snapshots_rows,
     "ops_log": history.ops_log_rows,
 }
-PARTITIONS_AHEAD = 2
 USUAL_SCOPE = Scope()
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    work: Work
+    unit: Unit
     repository: Repository | None
-    """Where the files are, without refs and history; None where the reader opens it anew."""
+    """For reading files, without refs and history; None if the reader opens it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +77,11 @@ class TableScan:
     def plan(self) -> list[Partition]:
         repository = self._open()
         if self.table in WHOLE:
-            return [Partition(Work(()), None)]
+            return [Partition(Unit(()), None)]
         plan, _ = PARTITIONED[self.table]
         # The repo info file can be large; it stays with the planner.
-        files = replace(repository, info=None, branch_tips={}, tag_targets={}, _read_infos={})
-        return [Partition(work, files) for work in plan(repository, self.scope, self.conditions)]
+        files = repository.without_history()
+        return [Partition(unit, files) for unit in plan(repository, self.scope, self.conditions)]
 
     def read(self, partition: Partition) -> Iterator[Any]:
         """The rows of one partition as Arrow record batches of `schema`."""
@@ -91,7 +90,7 @@ class TableScan:
             rows = WHOLE[self.table](self._open(), self.scope, self.conditions)
             return batches_of(SCHEMAS[self.table], names, rows)
         _, read = PARTITIONED[self.table]
-        return read(partition.repository, partition.work.items, names, self.conditions)
+        return read(partition.repository, partition.unit.items, names, self.conditions)
 
     def _open(self) -> Repository:
         if self.scope.backup is None:
@@ -101,10 +100,4 @@ class TableScan:
 
 def read_table(scan: TableScan, partitions: Sequence[Partition] | None = None) -> Iterator[Any]:
     """Every batch of the table in this process, partitions in their order, some ahead."""
-    planned = scan.plan() if partitions is None else partitions
-
-    def read_whole(partition: Partition) -> list[Any]:
-        return list(scan.read(partition))
-
-    for _, batches in read_ahead(read_whole, planned, ahead=PARTITIONS_AHEAD):
-        yield from batches
+    return read_parts(scan.read, scan.plan() if partitions is None else partitions)

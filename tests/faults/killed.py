@@ -48,7 +48,7 @@ def operate(root: str, operation: str) -> None:
         repository.refs.delete_tag("old")
     elif operation == "undo":
         plan = plan_undo(repository, None, int, UndoOptions(), Progress())
-        execute_undo(storage, plan, UndoOptions(), Progress())
+        execute_undo(repository, plan, UndoOptions(), Progress())
     elif operation == "update_config":
         update_config(repository, lambda config: {**config, "inline_chunk_threshold_bytes": 4321})
     else:

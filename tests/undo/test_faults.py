@@ -35,7 +35,7 @@ def expired(where: Path, *, with_branch: bool = False) -> None:
 def undo(storage: Storage, name: str | None = None) -> UndoResult:
     repository = open_repository(storage)
     plan = plan_undo(repository, name, int, UndoOptions(), Progress())
-    return execute_undo(storage, plan, UndoOptions(), Progress())
+    return execute_undo(repository, plan, UndoOptions(), Progress())
 
 
 def test_killed_at_every_step(tmp_path: Path) -> None:

@@ -59,8 +59,8 @@ def list_operations(
     """List the operations on the repository.
 
     Lists all operations, newest first, each with its number: @N names it in other commands. Those
-    that cannot be undone are marked; `icectl undo --dry-run` shows whether later operations are in
-    the way.
+    that cannot be undone are marked as final; for others, `icectl undo --dry-run` shows whether
+    later operations are in the way.
 
     The log continues in the backups of the repo info file. If an entry does not contain the
     target of a branch or tag, the adjacent backups provide it. A missing or damaged backup ends

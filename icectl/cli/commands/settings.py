@@ -87,7 +87,10 @@ def set_status(
         check_text(reason)
     wanted = Availability[availability.replace("-", "_").upper()]
     report = settings.set_status(
-        context.open_repository(), wanted, reason, accept_older_repo=accept_older_repo
+        context.open_repository(for_update=True),
+        wanted,
+        reason,
+        accept_older_repo=accept_older_repo,
     )
     if wanted is Availability.OFFLINE:
         context.warn(
@@ -130,7 +133,9 @@ def set_config(
     Every client reads the configuration when it opens the repository, and fails if a value has
     the wrong type. Therefore only known keys and values that clients accept can be set.
     """
-    result = settings.set_config_value(context.open_repository(), key, parse_value(value))
+    result = settings.set_config_value(
+        context.open_repository(for_update=True), key, parse_value(value)
+    )
     context.emit(result, lambda result: [f"{result.key} set"])
 
 
@@ -164,9 +169,11 @@ def set_metadata(
 ) -> None:
     """Add or replace a metadata value."""
     if not key:
-        raise UsageError("the name of the value is empty", hint="icectl metadata set KEY VALUE")
+        raise UsageError(
+            "the name of the value is empty", hint="write `icectl metadata set KEY VALUE`"
+        )
     values = {check_text(key): parse_value(value)}
-    metadata = settings.set_metadata(context.open_repository(), values)
+    metadata = settings.set_metadata(context.open_repository(for_update=True), values)
     context.emit({"metadata": metadata}, lambda _document: ["metadata set"])
 
 
@@ -176,7 +183,7 @@ def unset_metadata(
     keys: Annotated[list[str], typer.Argument(metavar="KEY"), "The names of the values."],
 ) -> None:
     """Remove metadata values."""
-    settings.unset_metadata(context.open_repository(), keys)
+    settings.unset_metadata(context.open_repository(for_update=True), keys)
     context.emit({"unset": keys}, lambda _document: ["metadata removed"])
 
 
@@ -205,5 +212,5 @@ def set_flag(
     The VALUE `default` removes the setting; every flag is on by default.
     """
     wanted = {"on": True, "off": False, "default": None}[value]
-    changed = settings.set_flag(context.open_repository(), flag, wanted)
+    changed = settings.set_flag(context.open_repository(for_update=True), flag, wanted)
     context.emit(changed, lambda changed: render_flags([changed]))

@@ -83,7 +83,6 @@ def stats(
     With --engine spark, the executors read manifests and find distinct chunks. They need icectl
     and its libraries, and use their own credentials.
     """
-    from icectl.ops.stats.engine import Engine, LocalEngine
     from icectl.ops.stats.run import StatsOptions, measure
     from icectl.pipeline.progress import Progress
     from icectl.render.stats import make_stats_renderer, render_stats_csv
@@ -98,28 +97,19 @@ def stats(
         if name in chosen and ref is not None:
             raise UsageError(
                 f"--by {name} cannot be combined with a REF",
-                hint=f"omit {ref}: icectl stats --by {name}",
+                hint=f"omit {ref}: `icectl stats --by {name}`",
             )
     rules = _read_policy(context, older_than, policy)
     if rules is not None and ref is not None:
         raise UsageError("--older-than and --policy cannot be combined with a REF")
     engines = spark.choose(engine, "stats")
-
-    def choose(num_chunk_refs: int) -> Engine:
-        session = engines.session(num_chunk_refs)
-        if session is None:
-            return LocalEngine()
-        from icectl.spark.stats import SparkStatsEngine
-
-        return SparkStatsEngine(session)
-
     options = StatsOptions(
         ref=ref,
         by_branch="branches" in chosen,
         by_tag="tags" in chosen,
         by_snapshot="snapshots" in chosen,
         policy=rules,
-        choose_engine=choose,
+        choose_engine=engines.choose,
     )
     progress = Progress(context.progress)
     with engines:

@@ -15,6 +15,7 @@ from icectl.pipeline.progress import Progress
 if TYPE_CHECKING:
     from icectl.ops.undo.execute import UndoResult
     from icectl.ops.undo.plan import UndoOptions, UndoPlan
+    from icectl.repository.repository import Repository
 
 EXAMPLES = {
     "undo": (
@@ -77,10 +78,9 @@ def undo(
     from icectl.ops.undo.plan import plan_undo
 
     progress = Progress(context.progress)
-    plan = plan_undo(
-        context.open_repository(), operation, context.parse_time, way.parse(), progress
-    )
-    return _finish(context, "Undo", plan, way, progress)
+    repository = context.open_repository(for_update=not way.dry_run)
+    plan = plan_undo(repository, operation, context.parse_time, way.parse(), progress)
+    return _finish(context, repository, "Undo", plan, way, progress)
 
 
 @command()
@@ -102,12 +102,18 @@ def restore(
     from icectl.ops.undo.plan import plan_restore
 
     progress = Progress(context.progress)
-    plan = plan_restore(context.open_repository(), to, context.parse_time, way.parse(), progress)
-    return _finish(context, "Restore the state after", plan, way, progress)
+    repository = context.open_repository(for_update=not way.dry_run)
+    plan = plan_restore(repository, to, context.parse_time, way.parse(), progress)
+    return _finish(context, repository, "Restore the state after", plan, way, progress)
 
 
 def _finish(
-    context: CommandContext, what: str, plan: UndoPlan, way: WayBack, progress: Progress
+    context: CommandContext,
+    repository: Repository,
+    what: str,
+    plan: UndoPlan,
+    way: WayBack,
+    progress: Progress,
 ) -> int:
     """Show the plan, ask, and execute it."""
     from icectl.ops.undo.execute import build_result, execute_undo, missing_error
@@ -128,7 +134,7 @@ def _finish(
         )
     question = f"{what} @{plan.operation.number} in {context.location.url}?"
     context.confirm(question, yes=way.yes, plan=() if way.yes else render_undo(planned))
-    result = execute_undo(context.open_storage(), plan, way.parse(), progress)
+    result = execute_undo(repository, plan, way.parse(), progress)
     _emit(context, result)
     if result.missing:
         context.warn(

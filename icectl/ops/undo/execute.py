@@ -13,9 +13,9 @@ from icectl.ops.undo.needed import find_needed
 from icectl.ops.undo.plan import UndoOptions, UndoPlan
 from icectl.pipeline.progress import Progress
 from icectl.repository.edits import Edited
+from icectl.repository.repository import Repository
 from icectl.repository.state_changes import diff_states, updates_of
 from icectl.repository.update import update_repo
-from icectl.storage.contract import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +68,7 @@ def missing_error(plan: UndoPlan) -> RefusedError:
 
 
 def execute_undo(
-    storage: Storage, plan: UndoPlan, options: UndoOptions, progress: Progress
+    repository: Repository, plan: UndoPlan, options: UndoOptions, progress: Progress
 ) -> UndoResult:
     """Write the planned change; `ConflictError` if it is another one on the newest state.
 
@@ -87,12 +87,13 @@ def execute_undo(
         return after, updates_of(info, after)
 
     update_repo(
-        storage,
+        repository.storage,
         change,
+        found=repository.found,
         whatever_status=options.while_read_only or plan.sets_only_status,
     )
     missing: tuple[str, ...] = ()
     if plan.needed.num_snapshots:
         # A collection that began before the write does not know what came back.
-        missing = find_needed(storage, plan.before, plan.after, progress).missing
+        missing = find_needed(repository.storage, plan.before, plan.after, progress).missing
     return build_result(plan, dry_run=False, missing=missing)

@@ -13,6 +13,8 @@ from icectl.ops.validate.findings import Report
 from icectl.ops.validate.history import check_ancestry, read_history
 from icectl.ops.validate.refs import check_refs
 from icectl.ops.validate.result import CheckedCounts, ValidateResult, build_result
+from icectl.pipeline.engine import ChooseEngine
+from icectl.pipeline.local_engine import local_engine
 from icectl.pipeline.progress import Progress
 from icectl.repository.backups import describe_backups
 from icectl.repository.history import History
@@ -22,8 +24,7 @@ from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 
 if TYPE_CHECKING:
-    from icectl.ops.validate.engine import Engine
-    from icectl.ops.validate.sampling import Sample
+    from icectl.pipeline.sampling import Sample
 
 logger = logging.getLogger(__name__)
 
@@ -48,8 +49,7 @@ class ValidateOptions:
     """Opens the storage of virtual chunks; None leaves them alone."""
     allowed_sources: tuple[str, ...] = ()
     """Sources that are contacted though no container covers them, or on local disk."""
-    choose_engine: Callable[[int], Engine] | None = None
-    """By the number of references; None: in this process."""
+    choose_engine: ChooseEngine = local_engine
     state: str = REPO_PATH
     """The object with the state that is checked: `repo`, or a backup of it."""
 
@@ -103,12 +103,14 @@ def _check_files(
     checked = CheckedCounts(metadata.num_snapshots, metadata.num_logs)
     if options.level < Level.MANIFESTS and options.open_source is None:
         return checked, LOCAL
-    from icectl.ops.validate.engine import Depths, LocalEngine
+    from icectl.ops.validate.deep_levels import DeepCheck, check_deep_levels
 
     num_chunk_refs = sum(claim.num_chunk_refs for claim in metadata.claims.values())
-    engine = (options.choose_engine or (lambda _: LocalEngine()))(num_chunk_refs)
+    # Repositories of early generations are small, and reading their manifests needs the history.
+    choose = options.choose_engine if repository.is_writable else local_engine
+    engine = choose(num_chunk_refs)
     logger.info("engine: %s, for %s chunk references", engine.name, f"{num_chunk_refs:,}")
-    depths = Depths(
+    check = DeepCheck(
         repository,
         history,
         metadata,
@@ -120,7 +122,7 @@ def _check_files(
         options.allowed_sources,
         notes,
     )
-    deeper = engine.check(depths, report, progress)
+    deeper = check_deep_levels(engine, check, report, progress)
     checked = replace(
         deeper, snapshots=checked.snapshots, transaction_logs=checked.transaction_logs
     )
