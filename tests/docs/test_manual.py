@@ -56,6 +56,7 @@ CALLS = {
     "tag create": "tag create other",
     "ops-log list": "ops-log",
     "ops-log show": "ops-log show @1",
+    "undo": "undo --yes",
     "status show": "status",
     "config get": "config get",
     "config set": "config set compression.level 3",
@@ -77,7 +78,11 @@ CALLS = {
 }
 """A call for the first command of each entry of the page; `sql` would start Spark."""
 
-BEFORE = {"metadata unset": "metadata set owner 1", "remote list": "remote add other ."}
+BEFORE = {
+    "undo": "tag create other",
+    "metadata unset": "metadata set owner 1",
+    "remote list": "remote add other .",
+}
 """Calls that give a command something to print."""
 
 AFTERWARDS = {
