@@ -46,10 +46,12 @@ class Command:
         return importlib.import_module(f"icectl.cli.commands.{self.target.partition(':')[0]}")
 
     @property
-    def examples(self) -> tuple[tuple[str, str], ...]:
-        """Pairs of command line and explanation."""
-        found: dict[str, tuple[tuple[str, str], ...]] = self.module.EXAMPLES
-        return found.get(self.name, ())
+    def examples(self) -> list[tuple[str, str]]:
+        """Pairs of command line and explanation, from the examples of the module."""
+        group, _, below = self.name.partition(" ")
+        names = {self.name, group} if below and GROUPS[group].default == below else {self.name}
+        found = re.findall(r"(icectl .*?)\s+# (.*)", self.module.EXAMPLES)
+        return [pair for pair in found if called_command(pair[0].split()[1:]) in names]
 
     @property
     def epilog(self) -> str:
@@ -132,7 +134,7 @@ ALIASES = {
 
 REPORTED_PACKAGES = (
     *("typer", "rich", "numpy", "flatbuffers", "zstandard", "msgpack"),
-    *("fsspec", "s3fs", "gcsfs", "pyspark", "pyarrow", "icechunk"),
+    *("obstore", "arro3-core", "fsspec", "s3fs", "gcsfs", "pyspark", "pyarrow", "icechunk"),
 )
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 

@@ -130,6 +130,12 @@ HINTS = {
     "--storage-option anonymous=true) and their roles on the bucket",
     "check-google-credentials-file": "check GOOGLE_APPLICATION_CREDENTIALS and --storage-option "
     "credentials_file=FILE",
+    "check-azure-credentials": "check the credentials (AZURE_STORAGE_CONNECTION_STRING, "
+    "AZURE_STORAGE_ACCOUNT_KEY, AZURE_STORAGE_SAS_TOKEN, or --storage-option anonymous=true) and "
+    "their permissions",
+    "use-storage-address": "use the address of the storage itself; for a public bucket, s3:// or "
+    "gs:// with --storage-option anonymous=true",
+    "name-azure-account": "set AZURE_STORAGE_ACCOUNT_NAME, or add --storage-option account=NAME",
     "use-https-or-anonymous": "use an https:// endpoint, or add --storage-option anonymous=true",
 }
 

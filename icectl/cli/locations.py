@@ -18,7 +18,7 @@ from icectl.model.redaction import hide_secrets, is_secret
 
 _SECRET_FILE = re.compile(r"(file|path|provider|bitlength|enabled)$|\.secret(s|keyref)\.", re.I)
 """Spark settings that are not secrets but refer to one."""
-_ONE_SLASH = re.compile(r"(file|s3|gs|gcs|memory):/(?!/)")
+_ONE_SLASH = re.compile(r"(file|s3|gs|gcs|az|https?|memory):/(?!/)")
 _LIKE_A_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{2,62}/\S+")
 """`bucket/prefix`, if the user forgot the scheme."""
 _MARKERS = (("repo",), ("refs", "snapshots"), ("r", "s"), ("snapshots", "overwritten"))

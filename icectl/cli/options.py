@@ -1,8 +1,9 @@
 """The `command` decorator and shared `Annotated` options.
 
 A command is a function `(context, ...) -> exit code or None`. The decorator adds the common
-options and passes a `CommandContext` to the function. The aliases below give the same parameters
-the same names, help and completion in every command.
+options and passes a `CommandContext` to the function. A parameter is
+`Annotated[TYPE, typer.Option(...), "help"]`; the aliases below give the same parameters the same
+names, help and completion in every command.
 """
 
 from __future__ import annotations
@@ -39,9 +40,9 @@ class CommonOptions:
     repo: Annotated[
         str | None,
         typer.Option("--repo", "-r", metavar="LOCATION", is_eager=True),
-        "The repository: a path, a URL (s3://, gs://, file://, memory://) or a name from "
-        "the config file. Default: $ICECTL_REPO, else the repository around the current "
-        "directory.",
+        "The repository: a path, a URL (s3://, gs://, az://, https://, file://, memory://) or "
+        "a name from the config file. Default: $ICECTL_REPO, else the repository around the "
+        "current directory.",
     ] = None
     storage_option: Annotated[
         list[str] | None,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Self, TextIO
 
 from icectl.errors import IcectlError
 from icectl.model.redaction import hide_secrets
-from icectl.render.plain import plain_lines
+from icectl.render.blocks import plain_lines
 from icectl.render.text import escape_commands, escape_controls
 
 if TYPE_CHECKING:

@@ -77,7 +77,7 @@ class NativeRefs:
     """Offset plus length, the minimum size of the chunk file. Saturates at the largest uint64."""
 
 
-def decode_native_refs(data: bytes, *, with_ends: bool = True) -> NativeRefs:
+def decode_native_refs(data: bytes, *, with_sizes: bool = True) -> NativeRefs:
     """Decode the native references of all arrays; skip the content of other references.
 
     A reference that is listed twice is damage: an offset that was changed to that of a neighbour
@@ -88,11 +88,11 @@ def decode_native_refs(data: bytes, *, with_ends: bool = True) -> NativeRefs:
     raw: RawManifest = reader.read_root(MANIFEST)
     count = sum(array.refs[1] for array in raw.arrays)
     gather = _gather_few if count <= FEW_REFS else _gather_many
-    return NativeRefs(raw.id, count, *gather(reader, raw, with_ends))
+    return NativeRefs(raw.id, count, *gather(reader, raw, with_sizes))
 
 
 def _gather_many(
-    reader: Reader, raw: RawManifest, with_ends: bool
+    reader: Reader, raw: RawManifest, with_sizes: bool
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint64] | None]:
     import numpy as np
 
@@ -117,7 +117,7 @@ def _gather_many(
             place = positions + places[_FIELDS["chunk_id"]]
             ids[native : native + rows] = columns.structs(place, 12)
             native += rows
-            if not with_ends:
+            if not with_sizes:
                 continue
             offset, length = (
                 columns.longs(positions + places[_FIELDS[name]])
@@ -134,12 +134,12 @@ def _gather_many(
             raise FormatError(LISTED_TWICE)
     return (
         ids[:native],
-        np.concatenate([np.empty(0, np.uint64), *ends]) if with_ends else None,
+        np.concatenate([np.empty(0, np.uint64), *ends]) if with_sizes else None,
     )
 
 
 def _gather_few(
-    reader: Reader, raw: RawManifest, with_ends: bool
+    reader: Reader, raw: RawManifest, with_sizes: bool
 ) -> tuple[NDArray[np.uint8], NDArray[np.uint64] | None]:
     """The same for a few references, for which array operations are slower."""
     import numpy as np
@@ -166,7 +166,7 @@ def _gather_few(
                 continue
             place += position
             ids.append(data[place : place + 12])
-            if with_ends:
+            if with_sizes:
                 end = sum(
                     int.from_bytes(data[position + place : position + place + 8], "little")
                     for place in (places[_FIELDS["offset"]], places[_FIELDS["length"]])
@@ -177,7 +177,7 @@ def _gather_few(
         raise FormatError(LISTED_TWICE)
     return (
         np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 12),
-        np.array(ends, np.uint64) if with_ends else None,
+        np.array(ends, np.uint64) if with_sizes else None,
     )
 
 

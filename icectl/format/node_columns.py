@@ -164,9 +164,12 @@ def _decode_nodes(columns: ColumnReader, start: int, count: int) -> NodeColumns:
             f"the node path {path[int(relative.argmax())].decode()!r} is not absolute"
         )
 
+    nodes = Reader(reader.data)
+    limits = nodes.budget, nodes.tables, nodes.elements
+
     def read(row: int) -> NodeSnapshot:
-        own = Reader(reader.data)
-        node: NodeSnapshot = own.read_table(NODE_SNAPSHOT, int(positions[row]))
+        nodes.budget, nodes.tables, nodes.elements = limits  # each node was checked once
+        node: NodeSnapshot = nodes.read_table(NODE_SNAPSHOT, int(positions[row]))
         return node
 
     return NodeColumns(

@@ -251,6 +251,8 @@ class Reader:
         if plan.phase is not None and position & 7 != plan.phase:
             raise FormatError(f"a field of {table.name} is not aligned", offset=position)
         self.spend(plan.table_size, position)
+        if plan.unknown:
+            self.note_unknown(table, plan, 1)
         return plan.places
 
     def note_unknown(self, table: Table, plan: Plan, count: int) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
+from icectl import limits
 from icectl.errors import FormatError
 from icectl.format.envelope import (
     FileType,
@@ -29,6 +30,8 @@ from icectl.model.transaction_log import ArrayUpdatedChunks, TransactionLog
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
+
+FEW_CHUNKS = 8
 
 
 def decode_transaction_log(data: bytes) -> TransactionLog:
@@ -82,6 +85,9 @@ def _decode_updated_chunks(
     arrays = []
     for array in raw:
         start, count = array.chunks
+        if count <= FEW_CHUNKS:
+            arrays.append(ArrayUpdatedChunks(array.node_id, _read_few_chunks(reader, start, count)))
+            continue
         chunks = np.empty((count, 0), np.uint32)
         dimensions = None
         for rows, positions, places in columns.groups(CHUNK_INDICES, start, count):
@@ -92,6 +98,22 @@ def _decode_updated_chunks(
             chunks[rows] = coords
         arrays.append(ArrayUpdatedChunks(array.node_id, chunks))
     return tuple(arrays)
+
+
+def _read_few_chunks(reader: Reader, start: int, count: int) -> NDArray[np.uint32]:
+    """The same for a few chunks, for which array operations are slower."""
+    import numpy as np
+
+    rows: list[tuple[int, ...]] = []
+    for slot in range(start, start + 4 * count, 4):
+        table = reader.follow(slot)
+        first, dimensions = reader.read_vector(table + reader.places(CHUNK_INDICES, table)[0], 4, 4)
+        limits.require("DIMENSIONS", dimensions, limits.DIMENSIONS, "the number of dimensions is")
+        if rows and len(rows[0]) != dimensions:
+            message = f"a coordinate does not have {len(rows[0])} dimensions"
+            raise FormatError(message, offset=first)
+        rows.append(struct.unpack_from(f"<{dimensions}I", reader.data, first))
+    return np.array(rows, np.uint32).reshape(count, len(rows[0]) if rows else 0)
 
 
 def encode_transaction_log(log: TransactionLog) -> bytes:

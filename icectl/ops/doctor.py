@@ -32,9 +32,9 @@ State = Literal["ok", "warning", "failed", "absent"]
 OLDEST_PYTHON = (3, 11)
 OLDEST_JAVA = 17
 REQUIRED = (
-    "numpy", "flatbuffers", "zstandard", "msgpack", "yaml", "typer", "rich", "tomlkit", "fsspec",
-    "s3fs", "botocore",
-    "gcsfs", "aiohttp",
+    "numpy", "flatbuffers", "zstandard", "msgpack", "yaml", "typer", "rich", "tomlkit", "obstore",
+    "arro3", "fsspec", "s3fs", "botocore",
+    "gcsfs", "google.auth", "aiohttp",
 )  # fmt: skip
 OPTIONAL: dict[str, Hint] = {
     "pyspark": Remedy("need-pyspark"),
@@ -43,7 +43,7 @@ OPTIONAL: dict[str, Hint] = {
     "zarr": Remedy("need-zarr"),
 }
 REPAIR = Remedy("repair")
-DISTRIBUTIONS = {"yaml": "pyyaml"}
+DISTRIBUTIONS = {"yaml": "pyyaml", "arro3": "arro3-core", "google.auth": "google-auth"}
 """Where the name to import is not the name to install."""
 AWS_VARIABLES = (
     "AWS_PROFILE",
@@ -54,6 +54,12 @@ AWS_VARIABLES = (
     "AWS_WEB_IDENTITY_TOKEN_FILE",
     "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
     "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)
+AZURE_VARIABLES = (
+    "AZURE_STORAGE_CONNECTION_STRING",
+    "AZURE_STORAGE_ACCOUNT_KEY",
+    "AZURE_STORAGE_SAS_TOKEN",
+    "AZURE_CLIENT_ID",
 )
 GOOGLE_VARIABLES = ("GOOGLE_APPLICATION_CREDENTIALS",)
 NOTABLE_SKEW_SECONDS = 30
@@ -146,6 +152,7 @@ def check_credentials(environ: Mapping[str, str], home: Path) -> Iterator[Check]
     }
     yield _credentials("aws credentials", AWS_VARIABLES, aws_files, environ)
     yield _credentials("google credentials", GOOGLE_VARIABLES, google_files, environ)
+    yield _credentials("azure credentials", AZURE_VARIABLES, {}, environ)
 
 
 def _credentials(

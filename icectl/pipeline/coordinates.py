@@ -51,6 +51,8 @@ def distinct(coordinates: Coordinates) -> Coordinates:
     """The rows once each, in lexicographic order."""
     import numpy as np
 
+    if len(coordinates) < 2:
+        return coordinates
     (keys,) = coordinate_keys(coordinates)
     if (keys[1:] > keys[:-1]).all():  # as the format demands of each file
         return coordinates

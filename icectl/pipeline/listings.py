@@ -18,9 +18,8 @@ from numpy.typing import NDArray
 from icectl.pipeline.id_columns import BLOCK, IdSet, decode_names, join, sort_order
 from icectl.pipeline.objects import Garbage, ObjectKind
 from icectl.pipeline.progress import Counter, Progress
-from icectl.storage.bounded import in_batches
 from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard, Storage
-from icectl.storage.sharded_listing import list_sharded
+from icectl.storage.sharded_listing import list_columns_sharded
 
 SECONDS_BETWEEN_LOOKS = 0.1
 GONE = (-1, -1)
@@ -42,14 +41,18 @@ class Listing:
 
 
 class Listings:
-    """The listings of several directories, read one after the other on a thread."""
+    """The listings of several directories, read in the background.
+
+    Object stores list them all at once; a disk is read by one thread.
+    """
 
     def __init__(self, storage: Storage, progress: Progress) -> None:
         self._storage = storage
         self._progress = progress
         self._counters: dict[ObjectKind, _Tally] = {}
         self._futures: dict[ObjectKind, Future[Listing]] = {}
-        self._pool = ThreadPoolExecutor(1, "icectl-listing")
+        threads = len(ObjectKind) if storage.is_object_store else 1
+        self._pool = ThreadPoolExecutor(threads, "icectl-listing")
 
     def __enter__(self) -> Self:
         return self
@@ -57,7 +60,8 @@ class Listings:
     def __exit__(self, *failure: object) -> None:
         for tally in self._counters.values():
             tally.stopped = True
-        self._pool.shutdown(cancel_futures=True)
+        # A disk answers at once; a request to a silent server takes long.
+        self._pool.shutdown(wait=not self._storage.is_object_store, cancel_futures=True)
 
     def begin(self, kind: ObjectKind) -> None:
         tally = self._counters[kind] = _Tally()
@@ -125,20 +129,17 @@ def read_listing_parts(
             ids, good = decode_names(batch)
             yield Listing(kind, ids, None, None, _foreign(kind, batch, good))
         return
-    start = len(kind.directory) + 1
-    infos = (
-        list_sharded(storage, kind.directory)
-        if shard is None
-        else storage.list(kind.directory, shard=shard)
-    )
-    for block in in_batches(infos, BLOCK):
-        found = [info.path[start:] for info in block]
-        ids, good = decode_names(found)
-        size = created_at = None
-        if all(info.size is not None for info in block):
-            size = np.array([info.size for info in block], np.int64)[good]
-            created_at = np.array([info.created_at or 0 for info in block], np.int64)[good]
-        yield Listing(kind, ids, size, created_at, _foreign(kind, found, good))
+    if shard is None:
+        columns = list_columns_sharded(storage, kind.directory)
+    else:
+        columns = storage.list_columns(kind.directory, shard=shard)
+    for part in columns:
+        ids, good = decode_names(part.names)
+        if good.all():
+            yield Listing(kind, ids, part.sizes, part.created_at, ())
+        else:
+            foreign = _foreign(kind, part.names, good)
+            yield Listing(kind, ids, part.sizes[good], part.created_at[good], foreign)
 
 
 def read_candidates(

@@ -181,7 +181,7 @@ class LocalScan:
 
 def _run(work: Work, progress: Progress) -> Iterator[list[Any]]:
     """What the function yields for each unit, in any order."""
-    is_local = work.storage.listing_shards() <= 1
+    is_local = not work.storage.is_object_store
     units = split(
         work.items,
         work.weigh,

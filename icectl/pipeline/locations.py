@@ -1,7 +1,7 @@
 """Virtual locations of a manifest as numbers: each distinct location is decoded once.
 
-Chunks of one file mostly stand beside each other, so that runs of equal bytes are found by
-columns, and only the first of each run is looked at one by one.
+Chunks of one file are mostly adjacent, so runs of equal bytes are found by columns, and only the
+first of each run is examined individually.
 """
 
 from __future__ import annotations

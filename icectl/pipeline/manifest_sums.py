@@ -1,4 +1,4 @@
-"""What one manifest refers to, by columns. Pure; every engine calls it."""
+"""The references of one manifest, by columns. Pure; every engine calls it."""
 
 from __future__ import annotations
 

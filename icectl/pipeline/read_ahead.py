@@ -1,4 +1,4 @@
-"""Read the files of a list before their turn, so that a slow storage is waited for once."""
+"""Read the next files of a list in advance, to hide the latency of the storage."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ AHEAD = 16
 def read_ahead(
     read: Callable[[Item], Result], items: Iterable[Item], *, ahead: int = AHEAD
 ) -> Iterator[tuple[Item, Result]]:
-    """Each item with what `read` makes of it, in the order of the items."""
+    """Each item with the result of `read`, in the order of the items."""
     with ThreadPoolExecutor(ahead, thread_name_prefix="icectl-read") as pool:
         pending: deque[tuple[Item, Future[Result]]] = deque()
         try:

@@ -55,11 +55,11 @@ class ReadReferences:
     """The chunks that manifests need, as rows of the table `REFERENCES`."""
 
     storage: Storage
-    with_ends: bool
+    with_sizes: bool
 
     def __call__(self, claims: Sequence[ManifestClaim]) -> Iterator[Rows]:
         for claim in claims:
-            marked = mark_manifest(self._read(claim), claim, with_ends=self.with_ends)
+            marked = mark_manifest(self._read(claim), claim, with_sizes=self.with_sizes)
             columns: Columns = {"high": marked.ids.high, "low": marked.ids.low}
             if marked.end is not None:
                 columns["end"] = marked.end
@@ -73,19 +73,19 @@ class ReadReferences:
 
 
 def read_references(
-    storage: Storage, claims: Collection[ManifestClaim], *, with_ends: bool
+    storage: Storage, claims: Collection[ManifestClaim], *, with_sizes: bool
 ) -> Work:
     """The work of reading all chunk references of these manifests.
 
-    `with_ends`: also the minimum length of each chunk, for storages that list sizes.
+    `with_sizes`: also the minimum length of each chunk, for storages that list sizes.
     """
     return Work(
         "reading manifests",
         storage,
         claims,
-        ReadReferences(storage, with_ends),
+        ReadReferences(storage, with_sizes),
         weigh_claim,
-        {REFERENCES: {"end": Column("uint64", "max")} if with_ends else {}},
+        {REFERENCES: {"end": Column("uint64", "max")} if with_sizes else {}},
         has_notes=False,
         references_at_once=4_000_000,
     )
@@ -95,11 +95,11 @@ def weigh_claim(claim: ManifestClaim) -> tuple[int, int]:
     return claim.size_bytes, claim.num_chunk_refs
 
 
-def mark_manifest(data: bytes, claim: ManifestClaim, *, with_ends: bool = True) -> MarkedManifest:
+def mark_manifest(data: bytes, claim: ManifestClaim, *, with_sizes: bool = True) -> MarkedManifest:
     """The native chunk ids of a manifest whose size, id and count are as claimed."""
     raise_first(check_manifest_size(claim, len(data)))
     try:
-        refs = decode_native_refs(data, with_ends=with_ends)
+        refs = decode_native_refs(data, with_sizes=with_sizes)
     except (FormatError, UnsupportedError) as error:
         raise decoding_error(error, claim.path) from None
     raise_first(check_manifest_id(claim, refs.id))

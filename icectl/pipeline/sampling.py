@@ -1,4 +1,4 @@
-"""Which chunks of a sample are read today: another part each day, until all were read."""
+"""The part of all chunks to read today: a different part each day, until all have been read."""
 
 from __future__ import annotations
 

@@ -1,15 +1,17 @@
 """The output of renderers: lines, tables and trees.
 
 A renderer turns a result into blocks and is independent of the terminal. `render.screen` draws
-blocks with rich on a terminal; `render.plain` writes them as aligned text to pipes and files. Both
-escape all text, so blocks may contain untrusted text.
+blocks with rich on a terminal; `plain_lines` writes them as aligned text to pipes and files, as
+a stream, and cuts nothing. Both escape all text, so blocks may contain untrusted text.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
+
+from icectl.render.text import display_width, escape_controls
 
 Role = Literal["id", "branch", "tag", "path", "time", "good", "bad", "warning", "title", "dim"]
 """The meaning of a piece of text; `render.screen` defines its style."""
@@ -72,3 +74,60 @@ class Tree:
 
 
 Block = Line | Table | Tree
+
+GAP = "  "
+BAR_WIDTH = 20
+
+
+def plain_lines(blocks: Iterable[Block]) -> Iterator[str]:
+    for block in blocks:
+        if isinstance(block, str):
+            yield escape_controls(block)
+        elif isinstance(block, Table):
+            yield from align(block.columns, block.rows())
+        elif isinstance(block, Tree):
+            yield from _draw_tree(block)
+        else:
+            yield "".join(
+                escape_controls(part if isinstance(part, str) else part[0]) for part in block
+            ).rstrip()
+
+
+def plain_cell(value: object) -> str:
+    """Return the text of a table cell."""
+    if value is None:
+        return ""
+    if isinstance(value, Share):
+        share = min(max(value.value, 0.0), 1.0)
+        return "#" * (max(1, round(share * BAR_WIDTH)) if share else 0)
+    if isinstance(value, tuple):
+        value = value[0]
+    return escape_controls(str(value))
+
+
+def align(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    cells = [[plain_cell(value) for value in row] for row in rows]
+    if not cells:
+        return
+    titles = [column.title for column in columns]
+    widths = [max(map(display_width, values)) for values in zip(titles, *cells, strict=True)]
+    for row in (titles, *cells):
+        parts = []
+        for column, text, width in zip(columns, row, widths, strict=True):
+            spaces = " " * (width - display_width(text))
+            parts.append(spaces + text if column.right else text + spaces)
+        yield GAP.join(parts).rstrip()
+
+
+def _draw_tree(tree: Tree) -> Iterator[str]:
+    """Draw with rich on a console that is too wide for any line to wrap."""
+    import io
+
+    from rich.console import Console
+
+    from icectl.render.screen import make_tree
+
+    console = Console(file=io.StringIO(), width=100_000, color_system=None, highlight=False)
+    with console.capture() as capture:
+        console.print(make_tree(tree), soft_wrap=True)
+    yield from (line.rstrip() for line in capture.get().splitlines())

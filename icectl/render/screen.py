@@ -16,8 +16,20 @@ from rich.text import Text
 from rich.theme import Theme
 from rich.tree import Tree as RichTree
 
-from icectl.render.blocks import Block, Column, Line, Role, Share, Table, Tree, TreeEntry
-from icectl.render.plain import BAR_WIDTH, GAP, align, plain_cell
+from icectl.render.blocks import (
+    BAR_WIDTH,
+    GAP,
+    Block,
+    Column,
+    Line,
+    Role,
+    Share,
+    Table,
+    Tree,
+    TreeEntry,
+    align,
+    plain_cell,
+)
 from icectl.render.text import display_width, escape_controls
 
 THEME = Theme(

@@ -1,10 +1,10 @@
 """The format `icechunk` of Spark: the tables of `icectl.tables`, read in the executors.
 
-Options: `table`; `ref` (several with commas between), `snapshot` (ids with commas between, or
-`all`), `as_of` (a date or time); `backup` (the name of a backup in overwritten/ whose state is read
-instead of the newest one); `columns` (names with commas between); `storage.KEY` for what
-is `--storage-option KEY=VALUE` on the command line. Options are shown in plans: credentials
-are none of them, and an option that nobody knows is refused without repeating its value.
+Options: `table`; `ref` (comma-separated), `snapshot` (comma-separated ids, or `all`), `as_of` (a
+date or time); `backup` (the name of a backup in overwritten/, whose state is read instead of the
+newest one); `columns` (comma-separated); `storage.KEY` for `--storage-option KEY=VALUE` of the
+command line. Spark shows options in plans, so credentials are never options, and an unknown option
+is refused without repeating its value.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class IcechunkDataSource(DataSource):  # type: ignore[misc]
         return spark_schema(parse_options(self.options).schema)
 
     def reader(self, schema: Any) -> DataSourceReader:
-        """The schema is that of the table, or the part of it that the user named."""
+        """The schema is that of the table, or the part of it that the user gave."""
         scan = parse_options(self.options)
         return IcechunkReader(replace(scan, columns=tuple(schema.fieldNames())))
 
@@ -63,11 +63,11 @@ class IcechunkReader(DataSourceReader):  # type: ignore[misc]
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:  # noqa: N802 -- Spark's name
         conditions = tuple(filter(None, map(_condition, filters)))
         self.scan = replace(self.scan, conditions=conditions)
-        # All of them: a condition leaves out files, and Spark still looks at each row.
+        # All of them: a condition only skips files, and Spark still filters the rows.
         return filters
 
     def partitions(self) -> list[InputPartition]:
-        # A table without partitions has one that is empty, since Spark would make one up.
+        # An empty partition if there is none: Spark would make one up.
         return [TablePartition(partition) for partition in self.scan.plan()] or [
             InputPartition(None)
         ]

@@ -1,7 +1,7 @@
-"""What Java writes to standard error, without its warning at every start.
+"""Filter the warning that Java prints to standard error at every start.
 
-Spark's launcher asks for an incubator module, and no option keeps Java from warning of it: cron
-would mail it each night, and under `--json` it would stand before the one object of an error.
+Spark's launcher loads an incubator module, and no option suppresses Java's warning about it: cron
+would mail it each night, and under `--json` it would precede the one object of an error.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ SECONDS_TO_END = 2
 
 
 class JavaStderr:
-    """Inside the `with` descriptor 2 is a pipe, which a Java that starts there keeps for life.
+    """Within the `with` block, descriptor 2 is a pipe, which a Java started there keeps.
 
-    What arrives is held back until the end of the `with`, and passed on at once from then.
+    Output is held back until the end of the block and passed on immediately after it.
     """
 
     def __enter__(self) -> Self:
         try:
             self._shown = os.dup(2)
         except OSError:
-            # It is closed, and nobody listens.
+            # It is closed.
             os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
             self._shown = os.dup(2)
         self._lock = Lock()
@@ -47,7 +47,7 @@ class JavaStderr:
             self._show(b"".join(line for line in lines if WARNING not in line))
 
     def take_reason(self) -> str | None:
-        """Why Java has ended, in its own words, which are then not shown any more."""
+        """The reason that Java printed before it ended; it is not shown again."""
         os.dup2(self._shown, 2)
         # Java had the other end of the pipe; now nobody has it.
         self._reader.join(SECONDS_TO_END)
@@ -73,4 +73,4 @@ class JavaStderr:
             while data:
                 data = data[os.write(self._shown, data) :]
         except OSError:
-            pass  # Nobody listens any more, and Java must not wait for that.
+            pass  # The reader is gone, and Java must not wait for it.

@@ -1,7 +1,7 @@
-"""The one place where icectl gets its Spark session.
+"""Start the Spark session.
 
-`local[*]` unless a master or a Connect server is named. The executors use the interpreter
-that runs now, unless `PYSPARK_PYTHON` says otherwise.
+It is `local[*]` unless a master or a Connect server is given. The executors use the running
+interpreter unless `PYSPARK_PYTHON` names another.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ STANDALONE = "spark://"
 STANDALONE_PORT = 7077
 SECONDS_TO_CONNECT = 10.0
 SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit, whose own options then stand."""
+"""Set by spark-submit, whose own options then apply."""
 QUIET_LOG = Path(__file__).with_name("log4j2.properties")
 
 
@@ -51,7 +51,7 @@ class Missing:
 
 
 def missing_for_spark(options: SparkOptions, environ: Mapping[str, str]) -> Missing | None:
-    """What a session would need and is not here; None when all is there."""
+    """What is missing for a session; None if nothing is."""
     for module in ("pyspark", "pyarrow"):
         if find_spec(module) is None:
             return Missing(f"{module} is not installed", PYSPARK_HINT)
@@ -65,7 +65,7 @@ def missing_for_spark(options: SparkOptions, environ: Mapping[str, str]) -> Miss
 def spark_session(
     options: SparkOptions, environ: MutableMapping[str, str], *, name: str = "icectl"
 ) -> Iterator[Any]:
-    """A session that knows the format `icechunk`; ended afterwards, if it began here.
+    """A session with the format `icechunk` registered; stopped afterwards if it was started here.
 
     `environ` must be that of the process: the Java side inherits it.
     """
@@ -76,7 +76,7 @@ def spark_session(
 
     from pyspark.sql import SparkSession
 
-    # It doubts the newest pandas in front of every user, who cannot act on it.
+    # It warns every user about the newest pandas, and users cannot act on it.
     warnings.filterwarnings("ignore", category=FutureWarning, module=r"pyspark\.")
     running = SparkSession.getActiveSession()
     if running is not None:
@@ -86,7 +86,7 @@ def spark_session(
     _check_connection(options)
     logger.info("starting a Spark session")
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    # Where Spark would make a directory for tables of its own, if only for SHOW TABLES.
+    # Otherwise Spark creates a directory for its own tables, even for SHOW TABLES.
     with TemporaryDirectory(prefix="icectl-") as warehouse:
         session = _start(_builder(options, name, warehouse, submitted=SUBMITTED in environ))
         try:
@@ -97,7 +97,7 @@ def spark_session(
 
 
 def _check_connection(options: SparkOptions) -> None:
-    """Spark itself would try for minutes, and without a word."""
+    """`IcectlError` if the server cannot be reached; Spark would try silently for minutes."""
     if options.remote:
         url, port = options.remote.removeprefix(CONNECT).split("/")[0], CONNECT_PORT
     elif options.master and options.master.startswith(STANDALONE):

@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class RepositorySource:
-    """Where the executors find the repository, and which versions are wanted."""
+    """The location of the repository for the executors, and the versions to read."""
 
     location: str
     storage_options: Mapping[str, str] = field(default_factory=dict)
@@ -74,7 +74,7 @@ def run_query(
 
 
 def check_query(query: str) -> None:
-    """`UsageError` for what only changes something: the tables are views, and it would be lost."""
+    """`UsageError` for statements that change something: the tables are views."""
     words = re.findall(r"\w+", _TEXTS_AND_COMMENTS.sub(" ", query).lower())
     if not words:
         raise UsageError("the query is empty", hint=tables_hint())
@@ -92,10 +92,10 @@ def check_query(query: str) -> None:
 
 
 def plan_views(query: str) -> dict[str, tuple[str, ...]]:
-    """The tables that the query can mean, each with the columns that it can mean.
+    """The tables and columns that the query may use.
 
-    Spark does not tell a Python data source which columns are wanted. A column whose name does
-    not occur in the text is not wanted, unless the text asks for columns without naming them.
+    Spark does not pass the needed columns to a Python data source. A column whose name does not
+    occur in the text is not needed, unless the text asks for columns without naming them.
     """
     text = re.sub(r"count\s*\(\s*\*\s*\)", "", query.lower())
     words = set(re.findall(r"\w+", text))

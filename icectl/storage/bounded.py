@@ -50,11 +50,18 @@ def map_bounded(
 def map_on_threads(
     function: Callable[[Item], Result], items: Iterable[Item], *, workers: int, ahead: int
 ) -> Iterator[Result]:
-    """Run `map_bounded` on a pool of threads that ends with the iteration."""
+    """Run `map_bounded` on a pool of threads that ends with the iteration.
+
+    If the caller stops early (Ctrl-C), calls that are under way are not waited for: a request to
+    a silent server takes long.
+    """
     from concurrent.futures import ThreadPoolExecutor
 
-    with ThreadPoolExecutor(workers, thread_name_prefix="icectl-storage") as pool:
+    pool = ThreadPoolExecutor(workers, thread_name_prefix="icectl-storage")
+    try:
         yield from map_bounded(lambda item: pool.submit(function, item), items, ahead=ahead)
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 def in_batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:

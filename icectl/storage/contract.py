@@ -12,9 +12,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from icectl.errors import ObjectNotFoundError, StorageError
+from icectl.storage.bounded import in_batches
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+COLUMNS_BATCH = 1000
+READS_IN_FLIGHT = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +69,17 @@ class ListingShard:
 WHOLE_DIRECTORY = ListingShard()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class ListedColumns:
+    """A batch of listed objects as columns of the same length."""
+
+    names: Sequence[str]
+    """The part of each path after the listed directory."""
+    sizes: NDArray[np.int64]
+    created_at: NDArray[np.int64]
+    """Microseconds since 1970-01-01 UTC, by the storage's clock."""
+
+
 class Storage(ABC):
     """A repository's root on some storage."""
 
@@ -90,9 +109,12 @@ class Storage(ABC):
 
     @abstractmethod
     def read_many(
-        self, paths: Iterable[str], *, concurrency: int = 16
+        self, paths: Iterable[str], *, concurrency: int = READS_IN_FLIGHT
     ) -> Iterator[tuple[str, bytes | StorageError]]:
-        """Yield each path with its bytes or error, in any order, at most `concurrency` ahead."""
+        """Yield each path with its bytes or error, in any order, at most `concurrency` ahead.
+
+        Object stores bound the bytes that were read and not yet yielded as well.
+        """
 
     @abstractmethod
     def info(self, path: str) -> ObjectInfo:
@@ -113,6 +135,20 @@ class Storage(ABC):
         `with_info=False` allows local disk to skip the stat of each file. A missing directory is
         empty. Temporary files and lock files of icectl are not listed.
         """
+
+    def list_columns(
+        self, prefix: str, *, shard: ListingShard = WHOLE_DIRECTORY
+    ) -> Iterator[ListedColumns]:
+        """Yield the objects of `list` in batches of columns, without a Python object for each."""
+        import numpy as np
+
+        start = len(prefix.rstrip("/")) + 1 if prefix else 0
+        for batch in in_batches(self.list(prefix, shard=shard), COLUMNS_BATCH):
+            yield ListedColumns(
+                [info.path[start:] for info in batch],
+                np.array([info.size or 0 for info in batch], np.int64),
+                np.array([info.created_at or 0 for info in batch], np.int64),
+            )
 
     def listing_shards(self) -> int:
         """Return the number of shards of a directory to list in parallel."""

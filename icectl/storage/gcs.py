@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from datetime import datetime
 from http import HTTPStatus
@@ -20,7 +20,8 @@ from uuid import uuid4
 
 from icectl.errors import RefusedError, Remedy, StorageError
 from icectl.storage.contract import Version, VersionedBytes
-from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
+from icectl.storage.fsspec_driver import AnsweredPage, FsspecStore
+from icectl.storage.object_store import ObjectHead, Postponed
 from icectl.storage.open import is_private_connection
 from icectl.storage.paths import check_size
 from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure, reason_of
@@ -29,11 +30,12 @@ from icectl.storage.times import microseconds, microseconds_of_http_date
 logger = logging.getLogger(__name__)
 
 
-class GcsStorage(ObjectStore):
+class GcsStorage(FsspecStore):
     scheme = "gs"
     permission_hint = Remedy("check-google-credentials")
     deletes_per_request = 1
     deletes_in_flight = 64
+    impossible_version = Version("1")
 
     def __init__(
         self,
@@ -45,20 +47,20 @@ class GcsStorage(ObjectStore):
         anonymous: bool = False,
     ) -> None:
         super().__init__(bucket, prefix)
-        self._endpoint_url = endpoint_url
-        self._credentials_file = credentials_file
-        self._anonymous = anonymous
+        self.endpoint_url = endpoint_url
+        self.credentials_file = credentials_file
+        self.anonymous = anonymous
 
     def _connect(self) -> Any:
         # The default class of gcsfs adds gRPC, which hangs on servers other than Google's.
         from gcsfs.core import GCSFileSystem
 
-        if self._credentials_file and not self._anonymous:
-            check_credentials_file(self._credentials_file)
+        if self.credentials_file and not self.anonymous:
+            check_credentials_file(self.credentials_file)
         try:
             filesystem = GCSFileSystem(
-                token="anon" if self._anonymous else self._credentials_file,
-                endpoint_url=self._endpoint_url,
+                token="anon" if self.anonymous else self.credentials_file,
+                endpoint_url=self.endpoint_url,
                 use_listings_cache=False,
                 skip_instance_cache=True,
             )
@@ -67,15 +69,8 @@ class GcsStorage(ObjectStore):
                 f"the Google credentials cannot be used ({type(error).__name__})",
                 hint=self.permission_hint,
             ) from None
-        # Unlike a signature, a token can be used by anyone who sees it.
-        if filesystem.credentials.credentials is not None and not is_private_connection(
-            filesystem._location
-        ):
-            raise RefusedError(
-                "the endpoint of Google Cloud Storage is a plain http URL on another machine;"
-                " credentials would be sent unencrypted",
-                hint=Remedy("use-https-or-anonymous"),
-            )
+        if filesystem.credentials.credentials is not None:
+            refuse_plain_http(filesystem._location)
         return filesystem
 
     async def _call(
@@ -86,10 +81,11 @@ class GcsStorage(ObjectStore):
         *,
         headers: Mapping[str, str] | None = None,
         data: bytes | None = None,
+        accept: Callable[[int], None] | None = None,
     ) -> tuple[Mapping[str, str], bytes]:
         import aiohttp
 
-        filesystem = self._filesystem
+        filesystem = self._client
         began = time.monotonic()
         timeout = aiohttp.ClientTimeout(
             total=None, sock_connect=CONNECT_TIMEOUT, sock_read=READ_TIMEOUT
@@ -105,8 +101,10 @@ class GcsStorage(ObjectStore):
                 timeout=timeout,
             ) as response:
                 check_size(path, response.content_length or 0)
+                if accept is not None and response.status < 300:
+                    accept(response.content_length or 0)
                 body = await response.read()
-        except StorageError:
+        except (StorageError, Postponed):
             raise
         except (aiohttp.ClientConnectorError, aiohttp.ServerTimeoutError) as error:
             connecting = not isinstance(error, aiohttp.SocketTimeoutError)
@@ -132,18 +130,23 @@ class GcsStorage(ObjectStore):
     def _object(self, key: str) -> str:
         return f"{self._objects}/{quote(key, safe='')}"
 
-    async def _get_object(self, key: str, span: tuple[int, int] | None) -> VersionedBytes:
-        headers, body = await self._call(
-            "GET",
-            self._object(key),
-            {"alt": "media"},
-            headers={"Range": f"bytes={span[0]}-{span[1] - 1}"} if span else None,
+    def _get_object(
+        self, key: str, span: tuple[int, int] | None, accept: Callable[[int], None] | None
+    ) -> VersionedBytes:
+        headers, body = self._await(
+            self._call(
+                "GET",
+                self._object(key),
+                {"alt": "media"},
+                headers={"Range": f"bytes={span[0]}-{span[1] - 1}"} if span else None,
+                accept=accept,
+            )
         )
         version = Version(headers["x-goog-generation"])
         return VersionedBytes(body, version, microseconds_of_http_date(headers.get("Date")))
 
-    async def _head_object(self, key: str) -> ObjectHead:
-        _, body = await self._call("GET", self._object(key), {})
+    def _head_object(self, key: str) -> ObjectHead:
+        _, body = self._await(self._call("GET", self._object(key), {}))
         found = json.loads(body)
         return ObjectHead(
             int(found["size"]),
@@ -152,7 +155,7 @@ class GcsStorage(ObjectStore):
             found.get("metadata", {}),
         )
 
-    async def _put_object(
+    def _put_object(
         self, key: str, data: bytes, expected: Version | None, metadata: Mapping[str, str]
     ) -> Version:
         boundary = uuid4().hex
@@ -162,23 +165,25 @@ class GcsStorage(ObjectStore):
             f"{description}\r\n"
             f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
         ).encode() + data
-        _, answer = await self._call(
-            "POST",
-            f"/upload{self._objects}",
-            {
-                "uploadType": "multipart",
-                "ifGenerationMatch": "0" if expected is None else expected.token,
-            },
-            headers={"Content-Type": f'multipart/related; boundary="{boundary}"'},
-            data=body + f"\r\n--{boundary}--\r\n".encode(),
+        _, answer = self._await(
+            self._call(
+                "POST",
+                f"/upload{self._objects}",
+                {
+                    "uploadType": "multipart",
+                    "ifGenerationMatch": "0" if expected is None else expected.token,
+                },
+                headers={"Content-Type": f'multipart/related; boundary="{boundary}"'},
+                data=body + f"\r\n--{boundary}--\r\n".encode(),
+            )
         )
         return Version(json.loads(answer)["generation"])
 
-    async def _delete_objects(self, keys: Seq[str]) -> Mapping[str, RequestFailure]:
+    def _delete_objects(self, keys: Seq[str]) -> Mapping[str, RequestFailure]:
         failures = {}
         for key in keys:
             try:
-                await self._call("DELETE", self._object(key), {})
+                self._await(self._call("DELETE", self._object(key), {}))
             except RequestFailure as failure:
                 if failure.status != 404 or failure.code == "NoSuchBucket":
                     failures[key] = failure
@@ -186,7 +191,7 @@ class GcsStorage(ObjectStore):
 
     async def _list_page(
         self, beginning: str, shard: tuple[str, str | None], token: str | None, *, flat: bool
-    ) -> ListedPage:
+    ) -> AnsweredPage:
         after, through = shard
         parameters = {
             "prefix": beginning,
@@ -203,7 +208,7 @@ class GcsStorage(ObjectStore):
             parameters["pageToken"] = token
         _, body = await self._call("GET", self._objects, parameters)
         page = json.loads(body)
-        return ListedPage(
+        return AnsweredPage(
             [
                 (
                     item["name"],
@@ -216,9 +221,19 @@ class GcsStorage(ObjectStore):
             page.get("nextPageToken"),
         )
 
-    async def _read_clock(self) -> int:
-        headers, _ = await self._call("GET", self._objects, {"maxResults": "1"})
+    def _read_clock(self) -> int:
+        headers, _ = self._await(self._call("GET", self._objects, {"maxResults": "1"}))
         return microseconds_of_http_date(headers.get("Date"))
+
+
+def refuse_plain_http(endpoint_url: str) -> None:
+    """Raise `RefusedError` if others could see the token, which anyone could then use."""
+    if not is_private_connection(endpoint_url):
+        raise RefusedError(
+            "the endpoint of Google Cloud Storage is a plain http URL on another machine;"
+            " credentials would be sent unencrypted",
+            hint=Remedy("use-https-or-anonymous"),
+        )
 
 
 def check_credentials_file(name: str) -> None:

@@ -1,22 +1,22 @@
-"""The common base of S3 and GCS: keys, retries, conditional puts, bulk operations.
+"""The common base of object stores: keys, retries, conditional puts, bulk operations.
 
-A backend implements single requests as coroutines that raise `RequestFailure`; many of them run
-concurrently on fsspec's event loop. This module decides which failures are retried, which are lost
-races, and which message the user reads.
+A driver implements single requests that raise `RequestFailure`; many of them run concurrently on
+threads. This module decides which failures are retried, which are lost races, and which message
+the user reads.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor
 from copy import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar
 from uuid import uuid4
 
 from icectl.errors import (
@@ -30,7 +30,9 @@ from icectl.errors import (
 from icectl.storage.bounded import in_batches, map_bounded
 from icectl.storage.congestion import Congestion
 from icectl.storage.contract import (
+    READS_IN_FLIGHT,
     WHOLE_DIRECTORY,
+    ListedColumns,
     ListingShard,
     ObjectInfo,
     Storage,
@@ -48,14 +50,19 @@ from icectl.storage.paths import (
 from icectl.storage.retry import RequestFailure, with_retries
 
 if TYPE_CHECKING:
-    from fsspec.asyn import AsyncFileSystem
+    import numpy as np
+    from numpy.typing import NDArray
 
 Result = TypeVar("Result")
+Made = TypeVar("Made")
 
 WRITE_ID = "icechunkwriteid"
 """User metadata that identifies the writer of an object; official writers use the same key."""
 
 LISTING_SHARDS = 32
+THREADS = 128
+BYTES_IN_FLIGHT = 256 << 20
+"""Of `read_many`: what was read and not yet taken, unless one object alone has more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,25 +74,26 @@ class ObjectHead:
     etag: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ListedPage:
-    objects: Seq[tuple[str, int, int]]
-    """Key, size and time of each object."""
-    directories: Seq[str]
-    next_token: str | None
+    keys: Seq[str]
+    sizes: NDArray[np.int64]
+    created_at: NDArray[np.int64]
+    ends: bool
+    """There is no page after this one."""
 
 
-class Connection:
-    """An fsspec file system, created on first use and again after a fork."""
+class PerProcess(Generic[Made]):
+    """A value that is created on first use, and again after a fork."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._made: tuple[int, Any] | None = None
+        self._made: tuple[int, Made] | None = None
 
-    def get(self, connect: Callable[[], Any]) -> Any:
+    def get(self, make: Callable[[], Made]) -> Made:
         with self._lock:
             if self._made is None or self._made[0] != os.getpid():
-                self._made = (os.getpid(), connect())
+                self._made = (os.getpid(), make())
             return self._made[1]
 
 
@@ -96,69 +104,90 @@ class ObjectStore(Storage):
     scheme: str
     permission_hint: Hint
     deletes_in_flight: int
+    impossible_version: Version
+    """A well-formed version that no object has."""
 
     def __init__(self, bucket: str, prefix: str) -> None:
         self._bucket = bucket
         self._prefix = prefix
         self.is_bucket_root = not prefix
-        self._conditional_writes = False
+        self._honours_conditions = False
+        self._start()
+
+    def _start(self) -> None:
+        """Create what is not pickled."""
+        self._connection: PerProcess[Any] = PerProcess()
+        self._threads: PerProcess[ThreadPoolExecutor] = PerProcess()
         self._deletes = Congestion(self.deletes_in_flight)
-        self._connection = Connection()
+        self._probe: Future[None] | None = None
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.location!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_connection": None}
+        # Clients, threads and settings, which may contain credentials, are created again.
+        kinds = (PerProcess, Congestion, Future)
+        return {key: value for key, value in self.__dict__.items() if not isinstance(value, kinds)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
-        self._connection = Connection()
-        self._deletes = Congestion(self.deletes_in_flight)
+        self._start()
 
     def in_bucket(self, bucket: str) -> Self:
-        """Return a storage for the root of another bucket that uses the same client."""
+        """Return a storage for the root of another bucket with the same settings."""
         other = copy(self)
-        other._bucket, other._prefix, other._connection = bucket, "", self._connection
+        other._bucket, other._prefix, other.is_bucket_root = bucket, "", True
         return other
 
     @abstractmethod
-    def _connect(self) -> AsyncFileSystem:
-        """Create the fsspec file system that provides connections and credentials."""
+    def _connect(self) -> Any:
+        """Create the client of the library."""
 
     @abstractmethod
-    async def _get_object(self, key: str, span: tuple[int, int] | None) -> VersionedBytes:
-        """Read the object, or its bytes from `span[0]` (inclusive) to `span[1]` (exclusive)."""
+    def _get_object(
+        self, key: str, span: tuple[int, int] | None, accept: Callable[[int], None] | None
+    ) -> VersionedBytes:
+        """Read the object, or its bytes from `span[0]` (inclusive) to `span[1]` (exclusive).
+
+        `accept` is called with the size before the bytes are read, and may raise.
+        """
 
     @abstractmethod
-    async def _head_object(self, key: str) -> ObjectHead: ...
+    def _head_object(self, key: str) -> ObjectHead: ...
 
     @abstractmethod
-    async def _put_object(
+    def _put_object(
         self, key: str, data: bytes, expected: Version | None, metadata: Mapping[str, str]
     ) -> Version:
         """Replace the object at version `expected`, or create it if that is None."""
 
     @abstractmethod
-    async def _delete_objects(self, keys: Seq[str]) -> Mapping[str, RequestFailure]:
+    def _delete_objects(self, keys: Seq[str]) -> Mapping[str, RequestFailure]:
         """Delete one batch of objects; return failures by key. Missing objects are not failures."""
 
     @abstractmethod
-    async def _list_page(
-        self, beginning: str, shard: tuple[str, str | None], token: str | None, *, flat: bool
-    ) -> ListedPage:
-        """List one page of keys with this beginning in `shard`; `flat` stops at the next `/`."""
+    def _pages(self, directory: str, starts_with: str, shard: ListingShard) -> Iterator[ListedPage]:
+        """List the keys `directory + name`; a page may hold names outside of the selection."""
 
     @abstractmethod
-    async def _read_clock(self) -> int: ...
+    def _list_directories(self, directory: str) -> Iterator[str]:
+        """Yield the keys up to the first `/` after `directory`."""
+
+    @abstractmethod
+    def _read_clock(self) -> int: ...
 
     @property
     def location(self) -> str:
         return f"{self.scheme}://{join_path(self._bucket, self._prefix).rstrip('/')}"
 
     @property
-    def _filesystem(self) -> AsyncFileSystem:
+    def _client(self) -> Any:
         return self._connection.get(self._connect)
+
+    @property
+    def _requests(self) -> ObjectStore:
+        """The storage that sends the requests: a driver may have to leave them to another."""
+        return self
 
     def _find_root(self) -> str:
         """Return the beginning of every key."""
@@ -167,16 +196,14 @@ class ObjectStore(Storage):
     def _key(self, path: str) -> str:
         return self._find_root() + check_text(check_path(path))
 
-    def _submit(self, work: Coroutine[Any, Any, Result]) -> Future[Result]:
-        try:
-            loop = self._filesystem.loop
-            self._find_root()  # it may send requests, and coroutines cannot wait for those
-        except BaseException:
-            work.close()
-            raise
-        return asyncio.run_coroutine_threadsafe(work, loop)
+    def _submit(self, work: Callable[[], Result]) -> Future[Result]:
+        """Run a request on a thread. Such work must not wait for other work on these threads."""
+        return self._threads.get(lambda: ThreadPoolExecutor(THREADS, "icectl-request")).submit(work)
 
-    def _run(self, work: Coroutine[Any, Any, Result]) -> Result:
+    def _run(self, work: Callable[[], Result]) -> Result:
+        if threading.current_thread() is not threading.main_thread():
+            return work()
+        # The main thread must answer to Ctrl-C, which it cannot while a library waits in C or Rust.
         future = self._submit(work)
         try:
             return future.result()
@@ -184,18 +211,23 @@ class ObjectStore(Storage):
             future.cancel()
             raise
 
-    async def _request(self, path: str, attempt: Callable[[], Awaitable[Result]]) -> Result:
+    def _request(self, path: str, attempt: Callable[[], Result]) -> Result:
         try:
-            return await with_retries(attempt)
+            return with_retries(attempt)
         except RequestFailure as failure:
             raise self._error(failure, path) from None
 
     def read(self, path: str) -> bytes:
-        return self.read_versioned(path).data
+        key = self._key(path)
+        return self._run(
+            lambda: self._request(path, lambda: self._requests._get_object(key, None, None))
+        ).data
 
     def read_versioned(self, path: str) -> VersionedBytes:
         key = self._key(path)
-        return self._run(self._request(path, lambda: self._get_object(key, None)))
+        return self._run(
+            lambda: self._request(path, lambda: self._requests._get_object(key, None, None))
+        )
 
     def read_range(self, path: str, offset: int, length: int) -> bytes:
         key = self._key(path)
@@ -203,35 +235,53 @@ class ObjectStore(Storage):
             return b""
         too_short = StorageError(f"{path} ends before byte {offset + length}")
 
-        async def read() -> bytes:
+        def read() -> bytes:
             try:
                 span = (offset, offset + length)
-                found = await with_retries(lambda: self._get_object(key, span))
+                return with_retries(lambda: self._requests._get_object(key, span, None)).data
             except RequestFailure as failure:
                 raise (too_short if failure.status == 416 else self._error(failure, path)) from None
-            return found.data
 
-        data = self._run(read())
+        data = self._run(read)
         if len(data) != length:
             raise too_short
         return data
 
     def read_many(
-        self, paths: Iterable[str], *, concurrency: int = 16
+        self, paths: Iterable[str], *, concurrency: int = READS_IN_FLIGHT
     ) -> Iterator[tuple[str, bytes | StorageError]]:
-        async def read_one(path: str) -> tuple[str, bytes | StorageError]:
+        budget = _ByteBudget(BYTES_IN_FLIGHT, concurrency)
+
+        def read_one(path: str) -> tuple[str, bytes | StorageError | Postponed]:
             try:
                 key = self._key(path)
-                found = await self._request(path, lambda: self._get_object(key, None))
-            except StorageError as error:
+                found = self._request(
+                    path, lambda: self._requests._get_object(key, None, budget.take)
+                )
+            except (StorageError, Postponed) as error:
                 return path, error
             return path, found.data
 
-        return map_bounded(lambda path: self._submit(read_one(path)), paths, ahead=concurrency)
+        def submit(path: str) -> Future[tuple[str, bytes | StorageError | Postponed]]:
+            return self._submit(lambda: read_one(path))
+
+        waiting: Iterable[str] = paths
+        while True:
+            postponed: deque[str] = deque()
+            for path, found in map_bounded(submit, waiting, ahead=budget.find_bound):
+                if isinstance(found, Postponed):
+                    postponed.append(path)
+                    continue
+                yield path, found
+                if isinstance(found, bytes):
+                    budget.give_back(len(found))
+            if not postponed:
+                return
+            waiting = postponed
 
     def info(self, path: str) -> ObjectInfo:
         key = self._key(path)
-        head = self._run(self._request(path, lambda: self._head_object(key)))
+        head = self._run(lambda: self._request(path, lambda: self._requests._head_object(key)))
         return ObjectInfo(path, head.size, head.created_at, head.etag)
 
     def listing_shards(self) -> int:
@@ -245,48 +295,46 @@ class ObjectStore(Storage):
         starts_with: str = "",
         shard: ListingShard = WHOLE_DIRECTORY,
     ) -> Iterator[ObjectInfo]:
+        beginning = f"{check_prefix(prefix)}/" if prefix else ""
+        for batch in self._columns(prefix, starts_with, shard):
+            for name, size, created_at in zip(
+                batch.names, batch.sizes.tolist(), batch.created_at.tolist(), strict=True
+            ):
+                yield ObjectInfo(beginning + name, size, created_at)
+
+    def list_columns(
+        self, prefix: str, *, shard: ListingShard = WHOLE_DIRECTORY
+    ) -> Iterator[ListedColumns]:
+        return self._columns(prefix, "", shard)
+
+    def _columns(
+        self, prefix: str, starts_with: str, shard: ListingShard
+    ) -> Iterator[ListedColumns]:
         directory = self._directory(prefix)
-        root = len(self._find_root())
-        bounds = (
-            directory + shard.after if shard.after else "",
-            None if shard.through is None else directory + shard.through,
-        )
-        for page in self._pages(directory + starts_with, bounds, flat=False):
-            for key, size, created_at in page.objects:
-                # Some consoles create keys that end in / to mark directories; these are not files.
-                if key.endswith("/") or is_private(key) or key[len(directory) :] not in shard:
-                    continue
-                yield ObjectInfo(key[root:], size, created_at)
-
-    def list_directories(self, prefix: str) -> Iterator[str]:
-        directory = self._directory(prefix)
-        for page in self._pages(directory, ("", None), flat=True):
-            names = (name[len(directory) :].rstrip("/") for name in page.directories)
-            yield from filter(None, names)  # keys that begin with `/` have an empty component
-
-    def _directory(self, prefix: str) -> str:
-        return self._find_root() + (f"{check_prefix(prefix)}/" if prefix else "")
-
-    def _pages(
-        self, beginning: str, bounds: tuple[str, str | None], *, flat: bool
-    ) -> Iterator[ListedPage]:
-        def submit(token: str | None) -> Future[ListedPage]:
-            return self._submit(
-                self._request(
-                    beginning, lambda: self._list_page(beginning, bounds, token, flat=flat)
-                )
-            )
-
-        future: Future[ListedPage] | None = submit(None)
+        pages = self._requests._pages(directory, starts_with, shard)
+        future: Future[ListedPage | None] | None = self._submit(lambda: next(pages, None))
         try:
             while future is not None:
                 page = future.result()
+                if page is None:
+                    return
                 # Request the next page while the caller processes this one.
-                future = submit(page.next_token) if page.next_token else None
-                yield page
+                ends = page.ends or _is_beyond(page.keys[-1:], directory, starts_with, shard)
+                future = None if ends else self._submit(lambda: next(pages, None))
+                if len(page.keys):
+                    yield _select(page, directory, starts_with, shard)
         finally:
             if future is not None:
                 future.cancel()
+
+    def list_directories(self, prefix: str) -> Iterator[str]:
+        directory = self._directory(prefix)
+        names = self._run(lambda: [*self._requests._list_directories(directory)])
+        # Keys that begin with `/` have an empty component.
+        yield from filter(None, (name[len(directory) :].rstrip("/") for name in names))
+
+    def _directory(self, prefix: str) -> str:
+        return self._find_root() + (f"{check_prefix(prefix)}/" if prefix else "")
 
     def _put(
         self,
@@ -295,9 +343,11 @@ class ObjectStore(Storage):
         expected: Version | None,
         metadata: Mapping[str, str] | None,
     ) -> Version:
-        return self._run(self._put_if(path, data, expected, metadata))
+        if self._probe is not None:
+            self.ensure_conditional_writes()
+        return self._run(lambda: self._put_if(path, data, expected, metadata))
 
-    async def _put_if(
+    def _put_if(
         self,
         path: str,
         data: bytes,
@@ -308,14 +358,14 @@ class ObjectStore(Storage):
         write_id = uuid4().hex
         stamped = {**(metadata or {}), WRITE_ID: write_id}
         try:
-            return await with_retries(lambda: self._put_object(key, data, expected, stamped))
+            return with_retries(lambda: self._requests._put_object(key, data, expected, stamped))
         except RequestFailure as failure:
             if not _lost_race(failure):
                 raise self._error(failure, path) from None
-        # An earlier attempt may have succeeded and its response been lost. The HTTP library also
-        # repeats requests, so check for our own write after every refusal.
+        # An earlier attempt may have succeeded and its response been lost. HTTP libraries also
+        # repeat requests, so check for our own write after every refusal.
         try:
-            head = await with_retries(lambda: self._head_object(key))
+            head = with_retries(lambda: self._requests._head_object(key))
         except RequestFailure as failure:
             if failure.status != 404:
                 raise self._error(failure, path) from None
@@ -326,17 +376,17 @@ class ObjectStore(Storage):
 
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
         return self._deletes.send(
-            lambda batch: self._submit(self._delete_batch(batch)),
+            lambda batch: self._submit(lambda: self._delete_batch(batch)),
             in_batches(paths, self.deletes_per_request),
         )
 
-    async def _delete_batch(self, batch: Seq[str]) -> Seq[tuple[str, StorageError | None]]:
+    def _delete_batch(self, batch: Seq[str]) -> Seq[tuple[str, StorageError | None]]:
         remaining = {self._key(path): path for path in batch}
         failures: dict[str, RequestFailure] = {}
 
-        async def attempt() -> None:
+        def attempt() -> None:
             with self._deletes.request():
-                failures.update(await self._delete_objects([*remaining]))
+                failures.update(self._requests._delete_objects([*remaining]))
                 for key in [key for key in remaining if key not in failures]:
                     del remaining[key]
                 again = [failure for failure in failures.values() if failure.retryable]
@@ -346,43 +396,46 @@ class ObjectStore(Storage):
                     raise again[0]
 
         try:
-            await with_retries(attempt)
+            with_retries(attempt)
         except RequestFailure as failure:
             failures = {key: failures.get(key, failure) for key in remaining}
         errors = {remaining[key]: self._error(failures[key], remaining[key]) for key in failures}
         return [(path, errors.get(path)) for path in batch]
 
-    def ensure_conditional_writes(self) -> None:
-        if not self._conditional_writes:
-            self._run(self._probe_conditions())
-            self._conditional_writes = True
+    def read_for_update(self, path: str) -> VersionedBytes:
+        self._begin_probe()
+        return self.read_versioned(path)
 
-    async def _probe_conditions(self) -> None:
+    def _begin_probe(self) -> Future[None] | None:
+        if not self._honours_conditions and self._probe is None:
+            self._find_root()  # it may send requests
+            self._probe = self._submit(self._probe_conditions)
+        return self._probe
+
+    def ensure_conditional_writes(self) -> None:
+        if self._honours_conditions:
+            return
+        probe, self._probe = self._probe, None
+        if probe is not None:
+            probe.result()
+        else:
+            self._run(self._probe_conditions)
+        self._honours_conditions = True
+
+    def _probe_conditions(self) -> None:
+        """Replace an object that does not exist: only a storage that ignores conditions does it."""
         path = f"{PRIVATE_PREFIX}probe.{uuid4().hex}"
         key = self._key(path)
         try:
-            first = await self._put_if(path, b"1", None)
-            second = await self._put_if(path, b"2", first)
-            for expected, condition in ((None, "only if absent"), (first, "only if unchanged")):
-                if await self._overwrites(key, path, expected):
-                    raise self._ignores_conditions(f"it ignored the condition {condition!r}")
-            if second == first:
-                raise self._ignores_conditions("it gave two different contents the same version")
-        except PreconditionFailedError:
-            raise self._ignores_conditions("it refused a write whose condition was met") from None
-        finally:
-            await self._delete_batch([path])
-
-    async def _overwrites(self, key: str, path: str, expected: Version | None) -> bool:
-        try:
-            await with_retries(lambda: self._put_object(key, b"3", expected, {}))
+            with_retries(lambda: self._requests._put_object(key, b"", self.impossible_version, {}))
         except RequestFailure as failure:
             if _lost_race(failure):
-                return False
+                return
             if failure.status == 501:
                 raise self._ignores_conditions("it does not implement conditions") from None
             raise self._error(failure, path) from None
-        return True
+        self._delete_batch([path])
+        raise self._ignores_conditions("it ignored the condition 'only if unchanged'")
 
     def _ignores_conditions(self, reason: str) -> RefusedError:
         return RefusedError(
@@ -392,7 +445,7 @@ class ObjectStore(Storage):
         )
 
     def read_clock(self) -> int:
-        return self._run(self._request("", self._read_clock))
+        return self._run(lambda: self._request("", self._requests._read_clock))
 
     def _error(self, failure: RequestFailure, path: str) -> StorageError:
         """Return the error for the user. It never contains a header or a URL with a password."""
@@ -419,6 +472,72 @@ class ObjectStore(Storage):
         return kind(
             f"{where} failed on {path}: {failure.status} {failure.code} {failure.message}".rstrip()
         )
+
+
+class Postponed(Exception):  # noqa: N818 -- it never leaves this module
+    """An object does not fit into the budget now."""
+
+
+class _ByteBudget:
+    """Bounds the bytes that were read and not yet taken, and the number of requests by them."""
+
+    def __init__(self, most: int, most_requests: int) -> None:
+        self._most = most
+        self._most_requests = most_requests
+        self._taken = 0
+        self._typical = 0.0
+        self._lock = threading.Lock()
+
+    def take(self, size: int) -> None:
+        """Reserve bytes; raise `Postponed` if they do not fit beside those of other objects."""
+        with self._lock:
+            self._typical += (size - self._typical) / 8
+            if self._taken and self._taken + size > self._most:
+                raise Postponed
+            self._taken += size
+
+    def give_back(self, size: int) -> None:
+        with self._lock:
+            self._taken -= size
+
+    def find_bound(self) -> int:
+        """Return how many requests are likely to fit."""
+        return max(1, min(self._most_requests, int(self._most / max(self._typical, 1.0))))
+
+
+def _select(
+    page: ListedPage, directory: str, starts_with: str, shard: ListingShard
+) -> ListedColumns:
+    """Return the columns of a page without the names that the caller did not ask for."""
+    start = len(directory)
+    names = [key[start:] for key in page.keys]
+    joined = "\n".join(names)
+    if (
+        (not starts_with and min(names) > shard.after)
+        and (shard.through is None or max(names) <= shard.through)
+        and not (PRIVATE_PREFIX in joined or "/\n" in joined or joined.endswith("/"))
+    ):
+        return ListedColumns(names, page.sizes, page.created_at)
+    rows = [
+        row
+        for row, name in enumerate(names)
+        # Some consoles create keys that end in / to mark directories; these are not files.
+        if not name.endswith("/")
+        and name in shard
+        and name.startswith(starts_with)
+        and not is_private(name)
+    ]
+    return ListedColumns([names[row] for row in rows], page.sizes[rows], page.created_at[rows])
+
+
+def _is_beyond(last: Seq[str], directory: str, starts_with: str, shard: ListingShard) -> bool:
+    """Return whether no later key can be selected, in a storage that lists keys in order."""
+    if not last:
+        return False
+    name = last[0][len(directory) :]
+    if shard.through is not None and name > shard.through:
+        return True
+    return name > starts_with and not name.startswith(starts_with)
 
 
 def _lost_race(failure: RequestFailure) -> bool:

@@ -1,8 +1,8 @@
 """Open the storage for a location and the user's options.
 
-A location is a path, `file://PATH`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` (also `gcs://`)
-or `memory://NAME`. Credentials are never options: the cloud libraries read them from the standard
-variables and files.
+A location is a path, `file://PATH`, `s3://BUCKET/PREFIX`, `gs://BUCKET/PREFIX` (also `gcs://`),
+`az://CONTAINER/PREFIX`, `https://HOST/PATH` (read-only) or `memory://NAME`. Credentials are never
+options: the cloud libraries read them from the standard variables and files.
 """
 
 from __future__ import annotations
@@ -16,18 +16,24 @@ from icectl.storage.contract import Storage
 
 logger = logging.getLogger(__name__)
 
-SCHEMES = ("file", "s3", "gs", "gcs", "memory")
+SCHEMES = ("file", "s3", "gs", "gcs", "az", "https", "http", "memory")
 
 STORAGE_OPTIONS: Mapping[str, tuple[str, ...]] = {
     "file": ("follow_links",),
     "memory": (),
     "s3": (
         *("endpoint_url", "region", "profile", "anonymous", "force_path_style"),
-        "legacy_rooted_keys",
+        *("legacy_rooted_keys", "driver"),
     ),
-    "gs": ("endpoint_url", "anonymous", "credentials_file"),
+    "gs": ("endpoint_url", "anonymous", "credentials_file", "driver"),
+    "az": ("account", "endpoint_url", "anonymous"),
+    "https": (),
+    "http": (),
 }
 """The options of each storage: the KEY of `--storage-option KEY=VALUE`."""
+
+DRIVERS = ("obstore", "fsspec")
+DEFAULT_DRIVER = "obstore"
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _BUCKET = re.compile(r"[A-Za-z0-9._:-]+")
@@ -53,8 +59,22 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
 
         return MemoryStorage(rest)
     bucket, prefix = split_bucket(scheme, rest)
+    if scheme in ("https", "http"):
+        return _open_web_storage(scheme, bucket, prefix)
     anonymous = _flag("anonymous", options)
     endpoint_url = _endpoint_url(options)
+    # The official client drops empty components, except on S3.
+    parts = "/".join(filter(None, prefix.split("/")))
+    if scheme == "az":
+        from icectl.storage.azure import AzureStorage
+
+        return AzureStorage(
+            bucket,
+            parts,
+            endpoint_url=endpoint_url,
+            account=options.get("account"),
+            anonymous=anonymous,
+        )
     if scheme == "s3":
         from icectl.storage.s3 import S3Storage
 
@@ -66,7 +86,7 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
                 "the storage option legacy_rooted_keys applies only to the root of a bucket",
                 hint=f"write s3://{bucket}, or omit the option",
             )
-        return S3Storage(
+        storage = S3Storage(
             bucket,
             prefix,
             endpoint_url=endpoint_url,
@@ -76,20 +96,43 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
             force_path_style=_flag("force_path_style", options),
             legacy_rooted_keys=rooted,
         )
+        if _wants_fsspec(options) or not storage.has_plain_keys:
+            return storage
+        from icectl.storage.obstore_s3 import ObstoreS3
+
+        return ObstoreS3(storage)
     from icectl.storage.gcs import GcsStorage
 
-    return GcsStorage(
+    google = GcsStorage(
         bucket,
-        # The official client drops empty components there.
-        "/".join(filter(None, prefix.split("/"))),
+        parts,
         endpoint_url=endpoint_url,
         credentials_file=options.get("credentials_file"),
         anonymous=anonymous,
     )
+    if _wants_fsspec(options):
+        return google
+    from icectl.storage.obstore_gcs import ObstoreGcs
+
+    return ObstoreGcs(google)
+
+
+def _open_web_storage(scheme: str, host: str, path: str) -> Storage:
+    if "?" in path or "#" in path:
+        # Do not repeat it: it may be a signature.
+        raise UsageError(
+            "the location must not contain a query or a fragment",
+            hint=f"write {scheme}://HOST/PATH",
+        )
+    from urllib.parse import unquote
+
+    from icectl.storage.web import WebStorage
+
+    return WebStorage(scheme, host, "/".join(filter(None, unquote(path).split("/"))))
 
 
 def split_location(location: str) -> tuple[str, str]:
-    """Split a location into the scheme (`file`, `s3`, `gs` or `memory`) and the rest."""
+    """Split a location into its scheme, `gs` for both names of that, and the rest."""
     match = _URL.fullmatch(location)
     if match is None:
         if not location:
@@ -99,7 +142,7 @@ def split_location(location: str) -> tuple[str, str]:
     if scheme not in SCHEMES:
         raise UsageError(
             f"{scheme}:// is not a supported storage",
-            hint="use a path, file://, s3://, gs:// or memory://",
+            hint="use a path, file://, s3://, gs://, az://, https:// or memory://",
         )
     if scheme == "file":
         from urllib.parse import unquote
@@ -127,7 +170,7 @@ def _check_characters(scheme: str, rest: str) -> str:
 
 
 def split_bucket(scheme: str, rest: str) -> tuple[str, str]:
-    """Split the rest of an `s3://` or `gs://` location into bucket and prefix."""
+    """Split the rest of a location into bucket, container or host, and prefix."""
     bucket, _, prefix = rest.partition("/")
     if "@" in bucket:
         # No bucket can have such a name; the message must not repeat a secret.
@@ -163,6 +206,13 @@ def _flag(key: str, options: Mapping[str, str]) -> bool:
     if value not in ("true", "false", "1", "0"):
         raise UsageError(f"the storage option {key} must be true or false, not {options[key]!r}")
     return value in ("true", "1")
+
+
+def _wants_fsspec(options: Mapping[str, str]) -> bool:
+    driver = options.get("driver", DEFAULT_DRIVER)
+    if driver not in DRIVERS:
+        raise UsageError(f"{driver!r} is not a driver", hint=f"use one of {', '.join(DRIVERS)}")
+    return driver == "fsspec"
 
 
 def _endpoint_url(options: Mapping[str, str]) -> str | None:

@@ -6,12 +6,11 @@ Refusals (no permission, not found, condition not met) are not retried.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import TypeVar
 
 logger = logging.getLogger(__name__)
@@ -62,13 +61,13 @@ class RequestFailure(Exception):  # noqa: N818 -- it never leaves the storage la
         return self.status in (429, 503) or self.code in THROTTLING_CODES
 
 
-async def with_retries(attempt: Callable[[], Awaitable[Result]]) -> Result:
+def with_retries(attempt: Callable[[], Result]) -> Result:
     """Return the result of the first successful attempt; raise the last `RequestFailure`."""
     began = time.monotonic()
     tries = 1
     while True:
         try:
-            return await attempt()
+            return attempt()
         except RequestFailure as failure:
             delay = random.uniform(0, delay_bound(tries))
             elapsed = time.monotonic() - began
@@ -77,7 +76,7 @@ async def with_retries(attempt: Callable[[], Awaitable[Result]]) -> Result:
                 raise
             reason = failure.code if failure.status is None else f"{failure.status} {failure.code}"
             logger.info("attempt %d failed (%s), next in %.1f s", tries, reason, delay)
-        await asyncio.sleep(delay)
+        time.sleep(delay)
         tries += 1
 
 

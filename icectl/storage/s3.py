@@ -1,4 +1,4 @@
-"""S3 and compatible servers, through s3fs.
+"""S3 and compatible servers, with the client of s3fs.
 
 Credentials, endpoint and region come from botocore's standard variables and files unless an
 option overrides them. Requests use `call_s3`, because the file operations of s3fs drop conditions
@@ -11,16 +11,18 @@ detect such repositories by a few names that every repository has.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
+from functools import partial
 from typing import Any
 
 from icectl.errors import RefusedError, Remedy, StorageError
+from icectl.storage.aws import invalid_region, unusable_settings
 from icectl.storage.contract import Version, VersionedBytes
-from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore
+from icectl.storage.fsspec_driver import AnsweredPage, FsspecStore
+from icectl.storage.object_store import ObjectHead, Postponed
 from icectl.storage.paths import check_size
 from icectl.storage.retry import (
     CONNECT_TIMEOUT,
@@ -37,11 +39,12 @@ ANCHORS = ("repo", "refs/branch.main/ref.json", "refs/branch.main/ZZZZZZZZ.json"
 """Every repository has one of these: spec version 2, 1, and the alpha releases."""
 
 
-class S3Storage(ObjectStore):
+class S3Storage(FsspecStore):
     scheme = "s3"
     permission_hint = Remedy("check-aws-credentials")
     deletes_per_request = 1000
     deletes_in_flight = 8
+    impossible_version = Version('"00000000000000000000000000000000"')
 
     def __init__(
         self,
@@ -62,11 +65,23 @@ class S3Storage(ObjectStore):
             self._root = f"{prefix}/"
         elif legacy_rooted_keys is not None:
             self._root = "/" if legacy_rooted_keys else ""
-        self._endpoint_url = endpoint_url
-        self._region = region
-        self._profile = profile
-        self._anonymous = anonymous
-        self._force_path_style = force_path_style
+        self.endpoint_url = endpoint_url
+        self.region = region
+        self.profile = profile
+        self.anonymous = anonymous
+        self.force_path_style = force_path_style
+
+    @property
+    def has_plain_keys(self) -> bool:
+        """Whether no key has an empty component, and the bucket is an ordinary one.
+
+        Access points and directory buckets have rules of their own.
+        """
+        if ":" in self._bucket or self._bucket.endswith("--x-s3"):
+            return False
+        if not self._prefix:
+            return self._root == ""
+        return self._prefix.isprintable() and {"", ".", ".."}.isdisjoint(self._prefix.split("/"))
 
     def listing_shards(self) -> int:
         # A directory bucket lists keys in no particular order and does not support StartAfter.
@@ -74,22 +89,20 @@ class S3Storage(ObjectStore):
 
     def _find_root(self) -> str:
         if self._root is None:
-            loop = self._filesystem.loop
-            probe = asyncio.run_coroutine_threadsafe(self._probe_root(), loop)
-            self._root = "/" if probe.result() else ""
+            self._root = "/" if self._probe_root() else ""
         return self._root
 
-    async def _probe_root(self) -> bool:
+    def _probe_root(self) -> bool:
         """Return whether the repository in the root of the bucket has keys that begin with `/`."""
-        plain, rooted = await asyncio.gather(
-            asyncio.gather(*(self._find_etag(name) for name in ANCHORS)),
-            asyncio.gather(*(self._find_etag(f"/{name}") for name in ANCHORS)),
+        plain, rooted = (
+            [self._submit(partial(self._find_etag, beginning + name)) for name in ANCHORS]
+            for beginning in ("", "/")
         )
         # Some servers drop the `/`, so both keys refer to the same object.
-        only_rooted = [etag for etag, same in zip(rooted, plain, strict=True) if etag != same]
-        if not any(only_rooted):
+        pairs = [(etag.result(), same.result()) for etag, same in zip(rooted, plain, strict=True)]
+        if not any(etag for etag, same in pairs if etag != same):
             return False
-        if any(plain):
+        if any(same for _, same in pairs):
             raise RefusedError(
                 f"{self.location} contains two repositories, one with keys that begin with / and "
                 "one without",
@@ -97,9 +110,9 @@ class S3Storage(ObjectStore):
             )
         return True
 
-    async def _find_etag(self, key: str) -> str | None:
+    def _find_etag(self, key: str) -> str | None:
         try:
-            return (await with_retries(lambda: self._head_object(key))).etag
+            return with_retries(lambda: self._head_object(key)).etag
         except RequestFailure as failure:
             # Some servers do not allow such keys. The next request reports any other cause.
             if failure.status in (400, 403, 404):
@@ -117,13 +130,13 @@ class S3Storage(ObjectStore):
             "response_checksum_validation": "when_required",
             "retries": {"total_max_attempts": 1, "mode": "standard"},
         }
-        if self._force_path_style:
+        if self.force_path_style:
             config["s3"] = {"addressing_style": "path"}
         filesystem = S3FileSystem(
-            anon=self._anonymous,
-            endpoint_url=self._endpoint_url,
-            profile=self._profile,
-            client_kwargs={"region_name": self._region} if self._region else {},
+            anon=self.anonymous,
+            endpoint_url=self.endpoint_url,
+            profile=self.profile,
+            client_kwargs={"region_name": self.region} if self.region else {},
             config_kwargs=config,
             use_listings_cache=False,
             skip_instance_cache=True,
@@ -135,29 +148,38 @@ class S3Storage(ObjectStore):
     async def _call(self, method: str, **arguments: Any) -> Any:
         began = time.monotonic()
         try:
-            return await self._filesystem._call_s3(method, Bucket=self._bucket, **arguments)
+            return await self._client._call_s3(method, Bucket=self._bucket, **arguments)
         except Exception as error:
-            raise _failure(error) from error
+            raise failure_of(error) from error
         finally:
             key = arguments.get("Key", arguments.get("Prefix", ""))
             logger.debug("%s %s: %.0f ms", method, key, (time.monotonic() - began) * 1000)
 
-    async def _get_object(self, key: str, span: tuple[int, int] | None) -> VersionedBytes:
+    def _get_object(
+        self, key: str, span: tuple[int, int] | None, accept: Callable[[int], None] | None
+    ) -> VersionedBytes:
+        return self._await(self._get(key, span, accept))
+
+    async def _get(
+        self, key: str, span: tuple[int, int] | None, accept: Callable[[int], None] | None
+    ) -> VersionedBytes:
         arguments = {"Range": f"bytes={span[0]}-{span[1] - 1}"} if span else {}
         response = await self._call("get_object", Key=key, **arguments)
         try:
             async with response["Body"] as body:
                 if span is None:
                     check_size(key, response["ContentLength"])
+                if accept is not None:
+                    accept(response["ContentLength"])
                 data: bytes = await body.read()
-        except StorageError:
+        except (StorageError, Postponed):
             raise
         except Exception as error:
-            raise _failure(error) from error
+            raise failure_of(error) from error
         return VersionedBytes(data, Version(response["ETag"]), _date(response))
 
-    async def _head_object(self, key: str) -> ObjectHead:
-        response = await self._call("head_object", Key=key)
+    def _head_object(self, key: str) -> ObjectHead:
+        response = self._await(self._call("head_object", Key=key))
         return ObjectHead(
             response["ContentLength"],
             microseconds(response["LastModified"]),
@@ -166,19 +188,18 @@ class S3Storage(ObjectStore):
             response["ETag"],
         )
 
-    async def _put_object(
+    def _put_object(
         self, key: str, data: bytes, expected: Version | None, metadata: Mapping[str, str]
     ) -> Version:
         condition = {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected.token}
-        response = await self._call(
-            "put_object", Key=key, Body=data, Metadata=dict(metadata), **condition
+        response = self._await(
+            self._call("put_object", Key=key, Body=data, Metadata=dict(metadata), **condition)
         )
         return Version(response["ETag"])
 
-    async def _delete_objects(self, keys: Seq[str]) -> Mapping[str, RequestFailure]:
-        response = await self._call(
-            "delete_objects", Delete={"Objects": [{"Key": key} for key in keys], "Quiet": True}
-        )
+    def _delete_objects(self, keys: Seq[str]) -> Mapping[str, RequestFailure]:
+        deletion = {"Objects": [{"Key": key} for key in keys], "Quiet": True}
+        response = self._await(self._call("delete_objects", Delete=deletion))
         return {
             error["Key"]: _refused_delete(error.get("Code", ""), error.get("Message", ""))
             for error in response.get("Errors", ())
@@ -187,7 +208,7 @@ class S3Storage(ObjectStore):
 
     async def _list_page(
         self, beginning: str, shard: tuple[str, str | None], token: str | None, *, flat: bool
-    ) -> ListedPage:
+    ) -> AnsweredPage:
         after, through = shard
         arguments = {"Prefix": beginning}
         if after:
@@ -203,15 +224,16 @@ class S3Storage(ObjectStore):
         ]
         # Keys are listed in order, so a key beyond the shard ends it.
         beyond = through is not None and bool(objects) and objects[-1][0] > through
-        return ListedPage(
+        return AnsweredPage(
             objects,
             [item["Prefix"] for item in response.get("CommonPrefixes", ())],
             None if beyond else response.get("NextContinuationToken"),
         )
 
-    async def _read_clock(self) -> int:
-        response = await self._call("list_objects_v2", Prefix=self._find_root(), MaxKeys=1)
-        return _date(response)
+    def _read_clock(self) -> int:
+        return _date(
+            self._await(self._call("list_objects_v2", Prefix=self._find_root(), MaxKeys=1))
+        )
 
 
 def _date(response: Mapping[str, Any]) -> int:
@@ -222,7 +244,7 @@ def _refused_delete(code: str, message: str) -> RequestFailure:
     return RequestFailure(403 if code == "AccessDenied" else 400, code, message)
 
 
-def _failure(error: BaseException) -> RequestFailure:
+def failure_of(error: BaseException) -> RequestFailure:
     """Convert an exception of the library; raise `StorageError` for unusable settings."""
     from botocore import exceptions as botocore
 
@@ -256,10 +278,7 @@ def _failure(error: BaseException) -> RequestFailure:
             "AWS_SHARED_CREDENTIALS_FILE and AWS_CONFIG_FILE",
         ) from None
     if isinstance(error, botocore.InvalidRegionError):
-        raise StorageError(
-            "the AWS region is not a valid name",
-            hint=Remedy("check-aws-region"),
-        ) from None
+        raise invalid_region() from None
     if isinstance(error, botocore.ParamValidationError):
         return RequestFailure(400, "invalid bucket or object name")
     in_transit = (
@@ -273,11 +292,8 @@ def _failure(error: BaseException) -> RequestFailure:
     if isinstance(error, (botocore.BotoCoreError, ValueError)) and not isinstance(
         error, in_transit
     ):
-        raise StorageError(
-            # Only the type: the library's message may repeat the settings.
-            f"the AWS settings cannot be used ({type(error).__name__})",
-            hint="check the AWS_ variables, ~/.aws/config and ~/.aws/credentials",
-        ) from None
+        # Only the type: the library's message may repeat the settings.
+        raise unusable_settings(type(error).__name__) from None
     return RequestFailure(None, type(error).__name__, _reason(error))
 
 

@@ -1,24 +1,31 @@
 """List directories with millions of objects in parallel.
 
 Shards are ranges of names with about the same number of ids. Adjacent ranges cover every name
-exactly once, including foreign names. If the storage does not benefit from shards (local disk), or
-if the directory is small, there is one listing and no thread.
+exactly once, including foreign names. The first page shows how many shards the directory needs. If
+the storage does not benefit from shards (local disk), there is one listing and no thread.
 """
 
 from __future__ import annotations
 
+import math
 import queue
 import threading
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from itertools import islice
 
 from icectl.model.ids import ALPHABET
-from icectl.storage.bounded import in_batches
-from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard, ObjectInfo, Storage
+from icectl.storage.contract import (
+    WHOLE_DIRECTORY,
+    ListedColumns,
+    ListingShard,
+    Storage,
+)
 
 SMALL_DIRECTORY = 1000
-BATCH = 1000
+"""The objects of a full page."""
+SHARD_OBJECTS = 900
+"""Fewer than a page, so that a shard of the expected size needs one request."""
 BATCHES_WAITING = 32
 
 
@@ -42,77 +49,96 @@ def plan_shards_of(storage: Storage, prefix: str, count: int) -> Sequence[Listin
     return [WHOLE_DIRECTORY]
 
 
-def list_sharded(
-    storage: Storage, prefix: str, *, with_info: bool = True, workers: int = 16
-) -> Iterator[ObjectInfo]:
-    """Yield the same objects as `storage.list(prefix)`, in any order."""
-    listing = storage.list(prefix, with_info=with_info)
-    shards = plan_listing_shards(storage.listing_shards())
-    if len(shards) == 1 or workers == 1:
+def plan_rest(names: Sequence[str], most: int) -> Sequence[ListingShard]:
+    """Return shards for what follows the first page of a listing, by the names on that page."""
+    last = names[-1]
+    share = _position(last)
+    if share >= 1:
+        return [ListingShard(last)]
+    # The ids are random, so the share of their range on the page is about its share of all ids.
+    rest = len(names) * (1 - share) / max(share, 1e-9)
+    count = min(most, math.ceil(rest / SHARD_OBJECTS))
+    if count <= 1:
+        return [ListingShard(last)]
+    total = min(1024, math.ceil(count / (1 - share)))
+    return [
+        ListingShard(max(shard.after, last), shard.through)
+        for shard in plan_listing_shards(total)
+        if shard.through is None or shard.through > last
+    ]
+
+
+def _position(name: str) -> float:
+    """Return the share of all ids that precede this name."""
+    position, scale = 0.0, 1.0
+    for letter in name[:4]:
+        scale /= len(ALPHABET)
+        position += scale * sum(letter > other for other in ALPHABET)
+        if letter not in ALPHABET:
+            break
+    return position
+
+
+def list_columns_sharded(storage: Storage, prefix: str) -> Iterator[ListedColumns]:
+    """Yield the same columns as `storage.list_columns(prefix)`, in any order."""
+    listing = storage.list_columns(prefix)
+    most = storage.listing_shards()
+    if most == 1:
         yield from listing
         return
-    beginning = list(islice(listing, SMALL_DIRECTORY))
-    yield from beginning
-    if len(beginning) < SMALL_DIRECTORY:
+    names: list[str] = []
+    for batch in listing:
+        yield batch
+        names += batch.names
+        if len(names) >= SMALL_DIRECTORY:
+            break
+    else:
         return
-    name_start = len(prefix.rstrip("/")) + 1 if prefix else 0
-    names = [info.path[name_start:] for info in beginning]
     if names != sorted(names):
         # Ranges need a storage that lists in order.
         yield from listing
         return
     listing.close()  # type: ignore[attr-defined]
-    last = names[-1]
-    rest = [
-        ListingShard(max(shard.after, last), shard.through)
-        for shard in shards
-        if shard.through is None or shard.through > last
-    ]
-    yield from _list_on_threads(storage, prefix, rest, with_info=with_info, workers=workers)
+    yield from _list_on_threads(storage, prefix, plan_rest(names, most))
 
 
 def _list_on_threads(
-    storage: Storage,
-    prefix: str,
-    shards: Sequence[ListingShard],
-    *,
-    with_info: bool,
-    workers: int,
-) -> Iterator[ObjectInfo]:
-    batches: queue.Queue[Sequence[ObjectInfo] | Exception | None] = queue.Queue(BATCHES_WAITING)
+    storage: Storage, prefix: str, shards: Sequence[ListingShard]
+) -> Iterator[ListedColumns]:
+    batches: queue.Queue[ListedColumns | BaseException | None] = queue.Queue(BATCHES_WAITING)
     stopped = threading.Event()
+
+    def put(item: ListedColumns | BaseException | None) -> None:
+        while not stopped.is_set():
+            with suppress(queue.Full):
+                batches.put(item, timeout=0.1)
+                return
 
     def list_shard(shard: ListingShard) -> None:
         try:
-            infos = storage.list(prefix, with_info=with_info, shard=shard)
-            for batch in in_batches(infos, BATCH):
+            for batch in storage.list_columns(prefix, shard=shard):
+                put(batch)
                 if stopped.is_set():
-                    break
-                batches.put(batch)
-        except Exception as error:
-            batches.put(error)
+                    return
+        except BaseException as error:
+            put(error)
         else:
-            batches.put(None)
+            put(None)
 
-    with ThreadPoolExecutor(min(workers, len(shards)), "icectl-listing") as pool:
-        futures = [pool.submit(list_shard, shard) for shard in shards]
-        running = len(futures)
-        try:
-            while running:
-                batch = batches.get()
-                if batch is None:
-                    running -= 1
-                elif isinstance(batch, Exception):
-                    raise batch
-                else:
-                    yield from batch
-        finally:
-            stopped.set()
-            for future in futures:
-                future.cancel()
-            # Empty the queue, in case a thread waits for room in it.
-            while not all(future.done() for future in futures):
-                try:
-                    batches.get(timeout=0.1)
-                except queue.Empty:
-                    continue
+    for shard in shards:
+        threading.Thread(
+            target=list_shard, args=(shard,), name="icectl-listing", daemon=True
+        ).start()
+    try:
+        running = len(shards)
+        while running:
+            batch = batches.get()
+            if batch is None:
+                running -= 1
+            elif isinstance(batch, BaseException):
+                raise batch
+            else:
+                yield batch
+    finally:
+        # Nobody waits for the threads: a request to a silent server takes long.
+        stopped.set()

@@ -1,5 +1,5 @@
-"""A repository as tables: defined once, read by the local engine and by Spark alike.
+"""A repository as tables, for either engine.
 
-A `TableScan` says which table of which repository is wanted, plans its partitions and reads
-each of them as Arrow batches. Schemas change only by addition. `names` is free of pyarrow.
+A `TableScan` names a table of a repository, plans its partitions and reads each of them as Arrow
+batches. Schemas change only by addition. `names` does not import pyarrow.
 """

@@ -1,7 +1,7 @@
 """The table `chunk_refs`: one row for each chunk reference of the chosen snapshots.
 
-A manifest is read once, however many snapshots share it; manifests of arrays that cannot
-match are not read at all.
+A manifest is read once even if several snapshots share it; manifests of arrays that cannot match
+are not read.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from icectl.tables.schemas import TEXT, TIME
 from icectl.tables.scope import Conditions, Scope, admits, select_versions
 
 KINDS = ("native", "inline", "virtual", "virtual")
-"""By `RefKind`: how a location is compressed is the manifest's own affair."""
+"""By `RefKind`; the compression of locations is an internal detail of manifests."""
 BYTES_PER_REFERENCE = 16
 MANIFESTS_AHEAD = 2
 

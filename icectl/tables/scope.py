@@ -1,4 +1,4 @@
-"""Which snapshots a table shows, and which of its rows can be left out beforehand."""
+"""The snapshots that a table shows, and the rows that can be skipped in advance."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Scope:
 class Condition:
     """A column must be one of `values`, or begin with `prefix`.
 
-    Partitions and files that cannot match are left out. Whoever asks filters the rows again,
-    so that a table may ignore a condition.
+    Partitions and files that cannot match are skipped. The caller filters the rows again, so a
+    table may ignore a condition.
     """
 
     column: str
@@ -46,7 +46,7 @@ Conditions = tuple[Condition, ...]
 
 
 def admits(conditions: Conditions, column: str, value: object) -> bool:
-    """Whether rows can match whose `column` is `value`, or the text of it."""
+    """Whether rows with this value, or its text, in the column can match."""
     text = None if value is None else str(value)
     return all(one.admits(text) for one in conditions if one.column == column)
 

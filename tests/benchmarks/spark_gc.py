@@ -38,7 +38,7 @@ class MadeUpChunks(LocalStorage):
     def _chunks(self) -> Iterator[Sequence[str]]:
         random = np.random.default_rng(1)  # the repository is made with 0
         for path in sorted(self.manifests.iterdir()):
-            ids = decode_native_refs(path.read_bytes(), with_ends=False).chunk_id
+            ids = decode_native_refs(path.read_bytes(), with_sizes=False).chunk_id
             yield id_columns(ids).to_names()
             yield id_columns(random.integers(0, 256, (len(ids) // 2, 12), "u1")).to_names()
 

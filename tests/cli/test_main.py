@@ -27,7 +27,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Callable[..., Any]], N
 
     def plant(body: Callable[..., Any]) -> None:
         module = types.ModuleType("icectl.cli.commands.planted")
-        module.EXAMPLES = {}  # type: ignore[attr-defined]
+        module.EXAMPLES = ""  # type: ignore[attr-defined]
         module.body = command()(body)  # type: ignore[attr-defined]
         monkeypatch.setitem(sys.modules, module.__name__, module)
         monkeypatch.setattr(app, "COMMANDS", (app.Command("planted", "x", "planted:body"),))
@@ -208,7 +208,7 @@ import sys, types, time
 from icectl.cli import app, main
 from icectl.cli.options import command
 module = types.ModuleType("icectl.cli.commands.planted")
-module.EXAMPLES = {{}}
+module.EXAMPLES = ""
 def body(context):
     {body}
 module.body = command()(body)

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.terminals import Terminal
 
 SCRIPT = """
-import operator, sys, types
+import operator, sys, time, types
 from icectl.cli import app, main
 from icectl.cli.context import CommandContext
 from icectl.cli.options import YesOption, command
@@ -29,14 +29,22 @@ def destroy(context: CommandContext, yes: YesOption = False) -> None:
     context.confirm("destroy \\x1b[2Jall?", yes=yes, plan=["3 things"])
     context.emit({"done": True}, lambda document: ["destroyed"])
 
+def work(context: CommandContext) -> None:
+    '''Work.'''
+    with context.busy("counting \\x1b[2Jsheep"):
+        time.sleep(1.6)
+    context.emit({"done": True}, lambda document: ["worked"])
+
 module = types.ModuleType("icectl.cli.commands.planted")
-module.EXAMPLES = {}
+module.EXAMPLES = ""
 module.list_things = command(repository=False, jsonl=True)(list_things)
 module.destroy = command(repository=False)(destroy)
+module.work = command(repository=False)(work)
 sys.modules[module.__name__] = module
 app.COMMANDS = (
     app.Command("things", "x", "planted:list_things"),
     app.Command("destroy", "x", "planted:destroy"),
+    app.Command("work", "x", "planted:work"),
 )
 main.main()
 """
@@ -71,6 +79,12 @@ def test_colour_can_be_declined(
     environ: dict[str, str], variables: dict[str, str], arguments: list[str]
 ) -> None:
     assert "\x1b" not in shown({**environ, **variables}, "things", *arguments)
+
+
+def test_work_of_more_than_a_second_is_shown(environ: dict[str, str]) -> None:
+    text = shown(environ, "work")
+    assert "counting \\x1b[2Jsheep" in text and "worked" in text
+    assert "counting" not in shown(environ, "work", "--quiet")
 
 
 def test_json_on_a_terminal_is_indented(environ: dict[str, str]) -> None:

@@ -95,7 +95,7 @@ def test_requests_and_retries_without_secrets(
         option = f"endpoint_url={url}"
         done = icectl("tag", "create", "x", "-vv", "-r", location, "--storage-option", option)
     assert done.code == 0
-    assert f"get_object {prefix}/repo" in done.err
+    assert f"get {prefix}/repo" in done.err
     assert "attempt 1 failed" in done.err
     assert ACCESS_KEY not in done.err
     assert SECRET_KEY not in done.err

@@ -196,20 +196,22 @@ def test_credentials_by_name_only(tmp_path: Path) -> None:
     key = tmp_path / "key.json"
     key.write_text('{"private_key": "hunter2"}')
     environ = {"AWS_SESSION_TOKEN": "hunter2", "GOOGLE_APPLICATION_CREDENTIALS": str(key)}
-    aws, google = check_credentials(environ, tmp_path)
+    aws, google, azure = check_credentials(environ, tmp_path)
     assert aws.detail == f"$AWS_SESSION_TOKEN, {tmp_path}/.aws/credentials"
     assert google.detail == "$GOOGLE_APPLICATION_CREDENTIALS"
-    assert "hunter2" not in str((aws, google))
+    assert "hunter2" not in str((aws, google, azure))
 
 
 def test_credentials_that_point_nowhere(tmp_path: Path) -> None:
     environ = {"AWS_CONFIG_FILE": "/nowhere/x", "GOOGLE_APPLICATION_CREDENTIALS": "/nowhere/y"}
-    aws, google = check_credentials(environ, tmp_path)
+    aws, google, azure = check_credentials(environ, tmp_path)
     assert (aws.state, google.state) == ("warning", "warning")
     assert "/nowhere/x" in aws.detail
     assert "/nowhere/y" in google.detail
-    aws, google = check_credentials({}, tmp_path)
-    assert (aws.state, google.state) == ("absent", "absent")
+    aws, google, azure = check_credentials({}, tmp_path)
+    assert (aws.state, google.state, azure.state) == ("absent", "absent", "absent")
+    *_, azure = check_credentials({"AZURE_STORAGE_SAS_TOKEN": "hunter2"}, tmp_path)
+    assert azure.detail == "$AZURE_STORAGE_SAS_TOKEN"
 
 
 def test_required_libraries_are_those_of_the_package() -> None:

@@ -39,7 +39,9 @@ def test_every_table_has_its_columns() -> None:
 def test_every_storage_option_is_described() -> None:
     section = read("icectl-config.5").partition("## STORAGE OPTIONS")[2].partition("\n## ")[0]
     described = re.findall(r"^`(\w+)`\n: ", section, re.MULTILINE)
-    assert described == [key for kind in ("s3", "gs", "file") for key in STORAGE_OPTIONS[kind]]
+    assert described == [
+        key for kind in ("s3", "gs", "az", "file") for key in STORAGE_OPTIONS[kind]
+    ]
 
 
 # ── JSON ─────────────────────────────────────────────────────────────────────────────────

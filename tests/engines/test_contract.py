@@ -102,7 +102,7 @@ class Read:
 
     failure: Exception | None = None
     fails_at: int = -1
-    with_ends: bool = True
+    with_sizes: bool = True
     with_notes: bool = False
 
     def __call__(self, items: Sequence[Item]) -> Iterator[Any]:
@@ -110,7 +110,7 @@ class Read:
             if self.failure is not None and item.number == self.fails_at:
                 raise self.failure
             columns = ids_of([number for number, _ in item.chunks])
-            if self.with_ends:
+            if self.with_sizes:
                 columns["end"] = np.array([end for _, end in item.chunks], np.uint64)
             yield Rows(REFERENCES, columns)
             if self.with_notes:
@@ -128,7 +128,7 @@ def work(storage: LocalStorage, items: Sequence[Item], function: Read | None = N
         items,
         function,
         weigh,
-        {REFERENCES: ENDS if function.with_ends else {}},
+        {REFERENCES: ENDS if function.with_sizes else {}},
         has_notes=function.with_notes,
     )
 
@@ -308,7 +308,7 @@ def test_young_objects_are_not_garbage(engine: Engine, storage: LocalStorage) ->
 
 
 def test_nothing_is_listed(engine: Engine, storage: LocalStorage) -> None:
-    read = Read(with_ends=False)
+    read = Read(with_sizes=False)
     references = engine.scan(work(storage, [Item(1, ((1, 0),))], read), Progress())
     found = compare(engine, storage, references, cutoff=LATER)
     assert (found.num_listed, len(found.unreferenced), found.foreign) == (0, 0, ())

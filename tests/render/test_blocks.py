@@ -5,8 +5,7 @@ from __future__ import annotations
 import io
 from operator import itemgetter
 
-from icectl.render.blocks import Column, Share, Table, Tree, TreeEntry
-from icectl.render.plain import plain_lines
+from icectl.render.blocks import Column, Share, Table, Tree, TreeEntry, plain_lines
 from icectl.render.progress import ProgressDisplay
 from icectl.render.screen import make_console
 from tests.render.drawing import drawn

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from icectl.render.blocks import plain_lines
 from icectl.render.graph import GraphRow, order_for_graph
 from icectl.render.graph import render_graph as graph_lines
-from icectl.render.plain import plain_lines
 
 
 def render_graph(rows: Iterable[GraphRow]) -> list[str]:

@@ -7,8 +7,7 @@ import unicodedata
 from hypothesis import given
 from hypothesis import strategies as st
 
-from icectl.render.blocks import Block, Column, Table, Tree, TreeEntry
-from icectl.render.plain import plain_lines
+from icectl.render.blocks import Block, Column, Table, Tree, TreeEntry, plain_lines
 from icectl.render.text import display_width, escape_controls, first_line, message_lines
 from tests.render.drawing import drawn
 

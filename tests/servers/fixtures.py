@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.servers import gcs, s3
+from tests.servers import azure, gcs, s3
 
 
 @pytest.fixture(scope="session")
@@ -30,4 +30,10 @@ def rclone_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[s3.S3Ser
 @pytest.fixture(scope="session")
 def gcs_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[gcs.GcsServer]:
     with gcs.fake_gcs(tmp_path_factory.mktemp("gcs")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def azurite_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[azure.AzureServer]:
+    with azure.azurite(tmp_path_factory.mktemp("azurite")) as server:
         yield server

@@ -30,6 +30,7 @@ PRIVATE_BUCKET = "private"
 ROOT_BUCKET = "root"
 """For one repository in its root."""
 TOKEN = "fake-access-token"
+ACCOUNT = "tests@example.com"
 
 
 @dataclass(frozen=True)
@@ -64,8 +65,8 @@ class GcsServer:
             config={"google_base_url": self.url, "allow_http": "true"},
         )
 
-    def write_service_account(self, directory: Path) -> Path:
-        """A key file whose token comes from this server."""
+    def write_service_account(self, directory: Path, token_uri: str | None = None) -> Path:
+        """A key file whose token comes from this server, unless the client signs it itself."""
         from cryptography.hazmat.primitives import serialization
         from cryptography.hazmat.primitives.asymmetric import rsa
 
@@ -80,8 +81,8 @@ class GcsServer:
             "project_id": "tests",
             "private_key_id": "1",
             "private_key": key.decode(),
-            "client_email": "tests@example.com",
-            "token_uri": f"{self.url}/token",
+            "client_email": ACCOUNT,
+            "token_uri": token_uri or f"{self.url}/token",
         }
         file.write_text(json.dumps(account))
         return file
@@ -148,7 +149,7 @@ class FakeGcs:
         bucket = request.match_info["bucket"]
         if bucket == FORBIDDEN_BUCKET:
             raise _error(web.HTTPForbidden, 403, "caller does not have storage access")
-        if bucket == PRIVATE_BUCKET and request.headers.get("Authorization") != f"Bearer {TOKEN}":
+        if bucket == PRIVATE_BUCKET and not is_allowed(request.headers.get("Authorization", "")):
             raise _error(web.HTTPUnauthorized, 401, "Anonymous caller does not have access")
         if bucket not in self.buckets:
             raise _error(web.HTTPNotFound, 404, "The specified bucket does not exist.")
@@ -210,7 +211,9 @@ class FakeGcs:
             )
         span = request.headers.get("Range")
         if span is None:
-            return web.Response(body=item.data, headers=item.headers())
+            # aiohttp omits the length of an empty object.
+            headers = {**item.headers(), "Content-Length": str(len(item.data))}
+            return web.Response(body=item.data, headers=headers)
         first, _, last = span.removeprefix("bytes=").partition("-")
         size = len(item.data)
         start = int(first) if first else size - int(last)
@@ -292,6 +295,20 @@ class FakeGcs:
             text=f"<ListBucketResult><IsTruncated>{'true' if following else 'false'}</IsTruncated>"
             f"{contents}{common}{more}</ListBucketResult>",
         )
+
+
+def is_allowed(authorization: str) -> bool:
+    """Whether it is the token of `/token`, or one that the service account signed itself.
+
+    The signature is not checked.
+    """
+    token = authorization.removeprefix("Bearer ")
+    if token == TOKEN:
+        return True
+    claims = token.split(".")[1:2]
+    return any(
+        json.loads(base64.urlsafe_b64decode(claim + "==")).get("iss") == ACCOUNT for claim in claims
+    )
 
 
 async def give_token(request: web.Request) -> web.Response:

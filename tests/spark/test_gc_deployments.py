@@ -73,7 +73,7 @@ def large_repository(where: Path) -> set[str]:
     native_refs_in_manifests(where, REFERENCES, 200)
     kept: set[str] = set()
     for manifest in (where / "manifests").iterdir():
-        refs = decode_native_refs(manifest.read_bytes(), with_ends=False)
+        refs = decode_native_refs(manifest.read_bytes(), with_sizes=False)
         kept |= {f"chunks/{ChunkId(row.tobytes())}" for row in refs.chunk_id}
     assert len(kept) == REFERENCES
     for path in [*kept, *(f"chunks/{ChunkId.generate()}" for _ in range(GARBAGE))]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import pytest
@@ -13,14 +14,22 @@ from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
 from tests.servers.proxy import Faults, fault_proxy
 
-SERVER_FIXTURES = {"seaweedfs": "seaweedfs_server", "moto": "moto_server", "gcs": "gcs_server"}
-HONEST = ("local", "memory", "seaweedfs", "gcs")
-ALL = ("local", "memory", "seaweedfs", "moto", "gcs")
+SERVER_FIXTURES = {
+    "seaweedfs": "seaweedfs_server",
+    "moto": "moto_server",
+    "gcs": "gcs_server",
+    "azurite": "azurite_server",
+}
+SCHEMES = {"gcs": "gs", "azurite": "az"}
+PROXIED = ("seaweedfs", "seaweedfs-fsspec", "gcs", "gcs-fsspec", "azurite")
+HONEST = ("local", "memory", *PROXIED)
+ALL = (*HONEST, "moto")
+ENDPOINTS = ("AWS_ENDPOINT_URL", "STORAGE_EMULATOR_HOST", "AZURE_STORAGE_ENDPOINT")
 
 
 def backends(*names: str) -> list[object]:
     return [
-        pytest.param(name, marks=pytest.mark.server if name in SERVER_FIXTURES else ())
+        pytest.param(name, marks=() if name in ("local", "memory") else pytest.mark.server)
         for name in names
     ]
 
@@ -30,9 +39,10 @@ class Backend:
     name: str
     location: str
     environment: dict[str, str]
+    options: dict[str, str] = field(default_factory=dict)
 
     def open(self, **options: str) -> Storage:
-        return open_storage(self.location, options)
+        return open_storage(self.location, {**self.options, **options})
 
 
 @pytest.fixture
@@ -45,11 +55,12 @@ def make_backend(
         unique = uuid4().hex
         if name == "memory":
             return Backend(name, f"memory://{unique}", {})
-        server = request.getfixturevalue(SERVER_FIXTURES[name])
+        kind, _, driver = name.partition("-")
+        server = request.getfixturevalue(SERVER_FIXTURES[kind])
         for key, value in server.environment.items():
             monkeypatch.setenv(key, value)
-        scheme = "gs" if name == "gcs" else "s3"
-        return Backend(name, f"{scheme}://{server.bucket}/{unique}", server.environment)
+        location = f"{SCHEMES.get(kind, 's3')}://{server.bucket}/{unique}"
+        return Backend(name, location, server.environment, {"driver": driver} if driver else {})
 
     return make
 
@@ -64,13 +75,19 @@ def storage(backend: Backend) -> Storage:
     return backend.open()
 
 
-@pytest.fixture(params=backends("seaweedfs", "gcs"))
+@pytest.fixture(params=backends(*PROXIED))
 def behind_proxy(request: pytest.FixtureRequest, make_backend: Callable[[str], Backend]):  # type: ignore[no-untyped-def]
     """A storage whose requests go through a proxy, and the faults of that proxy."""
     backend = make_backend(request.param)
-    url = (
-        backend.environment.get("AWS_ENDPOINT_URL") or backend.environment["STORAGE_EMULATOR_HOST"]
-    )
+    url = next(backend.environment[name] for name in ENDPOINTS if name in backend.environment)
     faults = Faults()
     with fault_proxy(url, faults) as proxy_url:
-        yield backend.open(endpoint_url=proxy_url), faults
+        path = urlsplit(url).path  # Azurite has the account in it
+        yield backend.open(endpoint_url=proxy_url + path), faults
+
+
+@pytest.fixture(params=["obstore", "fsspec"])
+def each_driver(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Run the test with each driver as the default."""
+    monkeypatch.setattr("icectl.storage.open.DEFAULT_DRIVER", request.param)
+    return str(request.param)

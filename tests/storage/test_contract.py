@@ -8,12 +8,14 @@ from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from icectl.errors import ObjectNotFoundError, PreconditionFailedError, StorageError
+from icectl.model.ids import ALPHABET
 from icectl.storage import sharded_listing
-from icectl.storage.contract import ListingShard, Storage, Version
-from icectl.storage.sharded_listing import list_sharded, plan_listing_shards
+from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard, Storage, Version
+from icectl.storage.sharded_listing import list_columns_sharded, plan_listing_shards, plan_rest
 from tests.storage.conftest import HONEST, backends
 
 ODD_NAMES = (
@@ -29,6 +31,16 @@ def put_all(storage: Storage, paths: list[str], data: bytes = b"x") -> None:
 
 def paths_of(storage: Storage, prefix: str = "", **arguments: object) -> list[str]:
     return sorted(info.path for info in storage.list(prefix, **arguments))  # type: ignore[arg-type]
+
+
+def base32_text(value: int) -> str:
+    """The first 8 letters of an id."""
+    return "".join(ALPHABET[value // 32**place % 32] for place in reversed(range(8)))
+
+
+def sharded(storage: Storage, prefix: str) -> list[str]:
+    batches = list_columns_sharded(storage, prefix)
+    return sorted(f"{prefix}/{name}" for batch in batches for name in batch.names)
 
 
 class TestReading:
@@ -207,6 +219,20 @@ class TestListing:
         # Only `info` tells an etag: listings are of millions, and nobody asks them for one.
         assert info == replace(storage.info("chunks/A"), etag=None)
 
+    def test_columns(self, storage: Storage) -> None:
+        put_all(storage, ["chunks/A", "chunks/b/C", "chunksx"], b"123")
+        for shard in (WHOLE_DIRECTORY, ListingShard("A"), ListingShard("", "A")):
+            listed = {info.path: info for info in storage.list("chunks", shard=shard)}
+            for batch in storage.list_columns("chunks", shard=shard):
+                assert batch.sizes.dtype == batch.created_at.dtype == np.int64
+                for name, size, created_at in zip(
+                    batch.names, batch.sizes, batch.created_at, strict=True
+                ):
+                    info = listed.pop(f"chunks/{name}")
+                    assert (info.size, info.created_at) == (size, created_at)
+            assert not listed
+        assert list(storage.list_columns("nothing")) == []
+
     def test_names_only_and_information_of_many(self, storage: Storage) -> None:
         names = ["a", "b c", "nested/d", "nested/deeper/e"]
         put_all(storage, [*(f"chunks/{name}" for name in names), "chunksx"])
@@ -248,23 +274,35 @@ class TestListing:
             assert sorted(listed) == paths
         for small in (1, 3, len(paths) - 1, len(paths), len(paths) + 1):
             monkeypatch.setattr(sharded_listing, "SMALL_DIRECTORY", small)
-            assert sorted(info.path for info in list_sharded(storage, "chunks")) == paths
+            assert sharded(storage, "chunks") == paths
 
     def test_more_than_one_page(self, storage: Storage) -> None:
         alphabet = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
         paths = [*sorted(f"chunks/{a}{b}0" for a in alphabet for b in alphabet), "chunks/foreign"]
         put_all(storage, [*paths, "chunkz"])
         assert paths_of(storage, "chunks") == paths
-        assert sorted(info.path for info in list_sharded(storage, "chunks")) == paths
+        assert sharded(storage, "chunks") == paths
         middle = ListingShard("A", "C")
         assert paths_of(storage, "chunks", shard=middle) == [
             path for path in paths if path.removeprefix("chunks/")[0] in "AB"
         ]
-        started = list_sharded(storage, "chunks", with_info=False)
+        started = list_columns_sharded(storage, "chunks")
         next(started)
         started.close()  # type: ignore[attr-defined]
         assert dict(storage.delete_many(iter(paths))) == dict.fromkeys(paths)
         assert paths_of(storage) == ["chunkz"]
+
+
+def test_a_listing_has_as_many_shards_as_its_first_page_says() -> None:
+    def shards_for(total: int) -> int:
+        ids = sorted(base32_text(number * 32**8 // total) for number in range(total))
+        return len(plan_rest(ids[:1000], 32))
+
+    assert shards_for(1001) == 1
+    assert 2 <= shards_for(3000) <= 4
+    assert 8 <= shards_for(10_000) <= 12
+    assert 30 <= shards_for(1_000_000) <= 33
+    assert len(plan_rest(["foreign"] * 1000, 32)) == 1
 
 
 class TestDeleting:

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import pickle
+import signal
+import socket
+import subprocess
+import sys
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -18,11 +26,15 @@ from icectl.errors import (
     StorageError,
     ThrottledError,
 )
-from icectl.storage.contract import Storage
+from icectl.model.ids import ALPHABET
+from icectl.storage import object_store
+from icectl.storage.contract import ListingShard, Storage
 from icectl.storage.open import open_storage
+from icectl.storage.sharded_listing import list_columns_sharded
+from tests.servers.azure import ACCOUNT_KEY, AzureServer
 from tests.servers.gcs import FORBIDDEN_BUCKET, PRIVATE_BUCKET, GcsServer
 from tests.servers.proxy import Faults
-from tests.servers.s3 import S3Server
+from tests.servers.s3 import S3Server, aws_environment, s3_client
 from tests.storage.conftest import Backend, backends
 
 pytestmark = pytest.mark.server
@@ -99,8 +111,135 @@ class TestLostResponses:
     def test_the_probe_survives_them(self, behind_proxy: Proxied) -> None:
         storage, faults = behind_proxy
         faults.lose_one_in = 2
+        storage.put_if_absent("a", b"1")
         storage.ensure_conditional_writes()
         assert faults.lost > 0
+        assert [info.path for info in storage.list("")] == ["a"]
+
+
+class TestRequests:
+    """What a command costs where each request takes long."""
+
+    @staticmethod
+    def count(faults: Faults, *words: bytes) -> int:
+        heads, faults.heads = faults.heads, []
+        return sum(all(word in head.splitlines()[0] for word in words) for head in heads)
+
+    def test_a_small_directory_is_one_request(self, behind_proxy: Proxied) -> None:
+        storage, faults = behind_proxy
+        storage.put_if_absent("chunks/A", b"1")
+        self.count(faults)
+        assert [batch.names for batch in list_columns_sharded(storage, "chunks")] == [["A"]]
+        assert self.count(faults, b"GET") == 1
+        assert [info.path for info in storage.list("chunks", starts_with="A")] == ["chunks/A"]
+        assert self.count(faults, b"GET") == 1
+
+    def test_no_page_beyond_the_end_of_a_shard(self, behind_proxy: Proxied) -> None:
+        storage, faults = behind_proxy
+        names = [f"{first}{second}" for first in ALPHABET for second in ALPHABET]
+        with ThreadPoolExecutor(16) as pool:
+            list(
+                pool.map(lambda name: storage.put_if_absent(f"chunks/{name}0", b"1"), names[:1020])
+            )
+        self.count(faults)
+        assert sum(len(batch.names) for batch in list_columns_sharded(storage, "chunks")) == 1020
+        assert self.count(faults, b"GET") <= 2  # pages of Azure have 5,000 names
+        assert len([*storage.list("chunks", shard=ListingShard("", "0Z0"))]) == 32
+        assert self.count(faults, b"GET") == 1
+
+    def test_a_read_for_an_update_is_one_round(self, behind_proxy: Proxied) -> None:
+        storage, faults = behind_proxy
+        version = storage.put_if_absent("repo", b"1")
+        self.count(faults)
+        faults.methods, faults.delay = frozenset({"GET", "PUT", "POST", "HEAD"}), 0.3
+        began = time.monotonic()
+        found = storage.read_for_update("repo")
+        storage.ensure_conditional_writes()
+        assert time.monotonic() - began < 0.6
+        assert (found.data, found.version) == (b"1", version)
+        assert abs(found.read_at / 1e6 - time.time()) < 3
+        assert len(faults.heads) <= 3  # the object, the probe, the clock
+        self.count(faults)
+        storage.read_for_update("repo")
+        storage.ensure_conditional_writes()
+        assert len(faults.heads) == 1
+
+    def test_many_small_reads_are_in_flight_together(self, behind_proxy: Proxied) -> None:
+        storage, faults = behind_proxy
+        storage.put_if_absent("a", b"1")
+        faults.methods, faults.delay = frozenset({"GET"}), 0.6
+        assert len(list(storage.read_many(["a"] * 64))) == 64
+        assert max(faults.in_flight) >= 48
+
+
+class TestReadingMany:
+    def test_the_bytes_in_flight_are_bounded(
+        self, behind_proxy: Proxied, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        storage, _ = behind_proxy
+        most = 3 << 20
+        monkeypatch.setattr(object_store, "BYTES_IN_FLIGHT", most)
+        taken: list[int] = []
+        take = object_store._ByteBudget.take
+
+        def watch(budget: object_store._ByteBudget, size: int) -> None:
+            take(budget, size)
+            taken.append(budget._taken)
+
+        monkeypatch.setattr(object_store._ByteBudget, "take", watch)
+        sizes = {f"small/{number}": 100 for number in range(30)}
+        sizes |= {f"large/{number}": 1 << 20 for number in range(12)} | {"huge": 4 << 20}
+        with ThreadPoolExecutor(8) as pool:
+            list(pool.map(lambda path: storage.put_if_absent(path, bytes(sizes[path])), sizes))
+        found = dict(storage.read_many(iter(sizes)))
+        assert {path: len(data) for path, data in found.items()} == sizes  # type: ignore[arg-type]
+        assert max(size for size in taken if size != sizes["huge"]) <= most
+
+    @pytest.mark.parametrize("driver", ["obstore", "fsspec"])
+    @pytest.mark.parametrize("call", ["read('repo')", "read_many(['a'] * 99).__next__()"])
+    def test_ctrl_c_while_the_server_is_silent(self, driver: str, call: str) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as silent:
+            url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+            program = (
+                "import os; from icectl.storage.open import open_storage\n"
+                f"storage = open_storage('s3://bucket/x', {{'endpoint_url': {url!r},"
+                f" 'driver': {driver!r}, 'anonymous': 'true', 'force_path_style': 'true'}})\n"
+                f"try: storage.{call}\n"
+                "except KeyboardInterrupt: os._exit(130)"
+            )
+            with subprocess.Popen([sys.executable, "-c", program]) as process:
+                connection, _ = silent.accept()
+                time.sleep(0.3)
+                process.send_signal(signal.SIGINT)
+                began = time.monotonic()
+                assert process.wait(30) == 130
+                assert time.monotonic() - began < 2
+                connection.close()
+
+
+class TestOddKeys:
+    @pytest.mark.usefixtures("each_driver")
+    def test_keys_that_no_repository_has(
+        self, moto_server: S3Server, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Consoles mark directories; other tools write empty components."""
+        for name, value in moto_server.environment.items():
+            monkeypatch.setenv(name, value)
+        prefix = uuid4().hex
+        client = s3_client(moto_server)
+        odd = ["chunks/", "chunks/sub/", "chunks//x", "chunks/A", "chunks/empty", "chunks/sub/B"]
+        for name in odd:
+            body = b"" if name.endswith(("/", "empty")) else b"1"
+            client.put_object(Bucket=moto_server.bucket, Key=f"{prefix}/{name}", Body=body)
+        storage = open_storage(f"s3://{moto_server.bucket}/{prefix}")
+        assert sorted(info.path for info in storage.list("chunks")) == [
+            *("chunks//x", "chunks/A", "chunks/empty", "chunks/sub/B")
+        ]
+        client.delete_object(Bucket=moto_server.bucket, Key=f"{prefix}/chunks//x")
+        assert sorted(info.path for info in storage.list("chunks")) == [
+            *("chunks/A", "chunks/empty", "chunks/sub/B")
+        ]
+        assert [*storage.list_directories("chunks")] == ["sub"]
 
 
 class TestThrottling:
@@ -160,11 +299,12 @@ class TestThrottling:
         assert faults.lost == faults.refused == 0
 
 
+@pytest.mark.usefixtures("each_driver")
 class TestPermissions:
     def test_a_reader_cannot_write(
         self, seaweedfs_server: S3Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        location = f"s3://{seaweedfs_server.bucket}/permissions"
+        location = f"s3://{seaweedfs_server.bucket}/{uuid4().hex}"
         for key, value in seaweedfs_server.environment.items():
             monkeypatch.setenv(key, value)
         open_storage(location).put_if_absent("a", b"1")
@@ -253,6 +393,21 @@ class TestPermissions:
         monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(key_file))
         assert list(open_storage(location).list("")) == []
 
+    def test_a_service_account_that_signs_its_own_token(
+        self,
+        each_driver: str,
+        gcs_server: GcsServer,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+    ) -> None:
+        if each_driver == "fsspec":
+            pytest.skip("gcsfs asks Google for the token")
+        for key, value in gcs_server.environment.items():
+            monkeypatch.setenv(key, value)
+        key_file = gcs_server.write_service_account(tmp_path, "https://oauth2.googleapis.com/token")
+        options = {"credentials_file": str(key_file)}
+        assert list(open_storage(f"gs://{PRIVATE_BUCKET}/x", options).list("")) == []
+
     def test_each_failed_delete_of_one_request_is_told(
         self, seaweedfs_server: S3Server, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -260,6 +415,7 @@ class TestPermissions:
         for key, value in seaweedfs_server.environment.items():
             monkeypatch.setenv(key, value)
         keeper = open_storage(location)
+        list(keeper.delete_many(["held"]))  # of the other driver
         for path in ("allowed1", "held", "allowed2"):
             keeper.put_if_absent(path, b"1")
         for key, value in seaweedfs_server.limited_environment.items():
@@ -274,7 +430,7 @@ class TestPermissions:
     ) -> None:
         for key, value in gcs_server.environment.items():
             monkeypatch.setenv(key, value)
-        storage = open_storage(f"gs://{gcs_server.bucket}/held")
+        storage = open_storage(f"gs://{gcs_server.bucket}/{uuid4().hex}")
         for path in ("a", "undeletable", "b"):
             storage.put_if_absent(path, b"1")
         outcome = dict(storage.delete_many(["a", "undeletable", "b"]))
@@ -282,6 +438,100 @@ class TestPermissions:
         assert "refused access to undeletable" in str(outcome["undeletable"])
 
 
+def test_a_bucket_in_another_region_is_left_to_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Which finds the region; that needs the real servers of Amazon."""
+    agents: list[str] = []
+
+    class Elsewhere(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            agents.append(self.headers["User-Agent"])
+            body = b"<Error><Code>PermanentRedirect</Code><Message>elsewhere</Message></Error>"
+            self.send_response(301)
+            self.send_header("Content-Length", str(len(body)))
+            self.end_headers()
+            self.wfile.write(body)
+
+        def do_HEAD(self) -> None:
+            self.do_GET()
+
+        def log_message(self, *arguments: object) -> None:
+            pass
+
+    for name, value in aws_environment("http://127.0.0.1:1", "x", "hunter2").items():
+        monkeypatch.setenv(name, value)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Elsewhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        requests: tuple[Callable[[Storage], object], ...] = (
+            lambda storage: storage.read("a"),
+            lambda storage: list(storage.list("a")),
+        )
+        for request in requests:
+            agents.clear()
+            with pytest.raises(StorageError):
+                request(open_storage("s3://bucket/x", {"endpoint_url": url}))
+            assert "object_store" in agents[0] and "otocore" in agents[1]
+        server.shutdown()
+
+
+class TestAzure:
+    @pytest.fixture(autouse=True)
+    def account(self, azurite_server: AzureServer, monkeypatch: pytest.MonkeyPatch) -> AzureServer:
+        for name, value in azurite_server.environment.items():
+            monkeypatch.setenv(name, value)
+        return azurite_server
+
+    def test_a_connection_string(
+        self, account: AzureServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name in account.environment:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", account.connection_string)
+        storage = open_storage(f"az://{account.bucket}/{uuid4().hex}")
+        storage.put_if_absent("a", b"1")
+        assert storage.read("a") == b"1"
+        assert ACCOUNT_KEY.encode() not in pickle.dumps(storage)
+
+    def test_wrong_credentials_are_not_repeated(
+        self, account: AzureServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        for name, value in (
+            ("AZURE_STORAGE_ACCOUNT_KEY", "aHVudGVyMg=="),
+            ("AZURE_STORAGE_SAS_TOKEN", "?sv=2021-12-02&sig=aHVudGVyMg%3D"),
+        ):
+            monkeypatch.setenv(name, value)
+            with pytest.raises(StorageError, match="refused access") as caught:
+                open_storage(f"az://{account.bucket}/x").read("a")
+            assert caught.value.hint == Remedy("check-azure-credentials")
+            assert "aHVudGVyMg" not in f"{caught.value} {caught.value.hint} {caught.value!r}"
+            monkeypatch.delenv(name)
+
+    def test_no_container(self) -> None:
+        storage = open_storage("az://no-such-container/x")
+        for refused in (
+            lambda: storage.read("repo"),
+            lambda: list(storage.list("")),
+            lambda: storage.put_if_absent("repo", b""),
+            storage.ensure_conditional_writes,
+        ):
+            with pytest.raises(StorageError, match=r"bucket .* does not exist"):
+                refused()
+
+    def test_settings_that_cannot_work(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME")
+        with pytest.raises(StorageError, match="storage account is not known"):
+            open_storage("az://container/x").read("a")
+        options = {"account": "x", "endpoint_url": "http://storage.invalid"}
+        with pytest.raises(RefusedError, match="unencrypted"):
+            open_storage("az://container/x", options).read("a")
+        options = {"account": "x", "endpoint_url": "http://127.0.0.1:1", "anonymous": "true"}
+        with pytest.raises(StorageError, match=r"no connection .* connection refused"):
+            open_storage("az://container/x", options).read("a")
+
+
+@pytest.mark.usefixtures("each_driver")
 class TestWrongPlaces:
     @pytest.mark.parametrize("scheme", ["s3", "gs"])
     def test_no_server(self, scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:

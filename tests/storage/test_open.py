@@ -20,7 +20,7 @@ from icectl.storage.memory import MemoryStorage
 from icectl.storage.open import open_storage
 from icectl.storage.sharded_listing import plan_listing_shards
 from tests.patience import PATIENCE_SECONDS
-from tests.storage.conftest import Backend, backends
+from tests.storage.conftest import PROXIED, Backend, backends
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,8 @@ from tests.storage.conftest import Backend, backends
         ("gs://bucket/prefix", "gs://bucket/prefix"),
         ("gcs://bucket/prefix", "gs://bucket/prefix"),
         ("memory://name", "memory://name"),
+        ("az://container//a//b/", "az://container/a/b"),
+        ("https://host:8443/a%20b/", "https://host:8443/a b"),
     ],
 )
 def test_locations(location: str, shown: str) -> None:
@@ -58,8 +60,10 @@ def test_a_relative_path_is_seen_from_here(tmp_path: Path, monkeypatch: pytest.M
 @pytest.mark.parametrize(
     ("location", "words"),
     [
-        ("az://container/x", "az:// is not a supported storage"),
-        ("https://host/x", "https:// is not a supported storage"),
+        ("ftp://host/x", "ftp:// is not a supported storage"),
+        ("az:///x", "has no bucket"),
+        ("https://host/x?signature=hunter2", "must not contain a query"),
+        ("https://user:hunter2@host/x", "a user name or a password"),
         ("s3://", "has no name"),
         ("s3:///prefix", "has no bucket"),
         ("gs:///x", "has no bucket"),
@@ -71,6 +75,7 @@ def test_wrong_locations(location: str, words: str) -> None:
     with pytest.raises(UsageError, match=words) as caught:
         open_storage(location)
     assert caught.value.exit_code == 2 and caught.value.hint
+    assert "hunter2" not in f"{caught.value}{caught.value.hint}"
 
 
 def test_an_unknown_option_lists_the_known_ones_and_hides_its_value() -> None:
@@ -101,6 +106,7 @@ def test_an_endpoint_is_an_http_url(url: str) -> None:
         open_storage("s3://bucket/x", {"endpoint_url": url})
 
 
+@pytest.mark.usefixtures("each_driver")
 @pytest.mark.parametrize("variable", ["AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"])
 def test_a_credentials_file_that_cannot_be_parsed_is_not_repeated(
     variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -115,6 +121,7 @@ def test_a_credentials_file_that_cannot_be_parsed_is_not_repeated(
     assert "hunter" not in f"{caught.value}{caught.value.hint}"
 
 
+@pytest.mark.usefixtures("each_driver")
 @pytest.mark.parametrize(
     ("variables", "words", "hint"),
     [
@@ -140,6 +147,7 @@ def test_settings_that_cannot_work_are_told_at_once(
     assert "hunter2" not in f"{caught.value}{caught.value.hint}"
 
 
+@pytest.mark.usefixtures("each_driver")
 @pytest.mark.parametrize("content", [None, "hunter2"])
 def test_google_credentials_that_are_no_file(content: str | None, tmp_path: Path) -> None:
     file = tmp_path / "credentials.json"
@@ -162,7 +170,7 @@ def test_opening_imports_no_cloud_library() -> None:
     program = (
         "import sys; from icectl.storage.open import open_storage\n"
         "open_storage('.'); open_storage('s3://b/x'); open_storage('gs://b/x')\n"
-        "print(sorted({'fsspec', 's3fs', 'gcsfs', 'aiohttp', 'botocore', 'numpy'} & set(sys.modules)))"
+        "print(sorted({'obstore', 'fsspec', 's3fs', 'gcsfs', 'aiohttp', 'asyncio', 'botocore', 'numpy'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout == b"[]\n"
@@ -176,14 +184,15 @@ def test_shards_are_one_chain(count: int) -> None:
     assert all(left.through == right.after for left, right in pairwise(shards))
 
 
-def _read_in_child(storage: Storage, answers: multiprocessing.SimpleQueue[bytes]) -> None:
-    answers.put(storage.read("a"))
+def _read_in_child(storage: Storage, answers: multiprocessing.SimpleQueue[object]) -> None:
+    try:
+        answers.put(storage.read("a"))
+    except StorageError as error:
+        answers.put(str(error))
 
 
-@pytest.mark.parametrize("name", backends("seaweedfs", "gcs"))
-def test_a_connection_is_made_anew_after_a_fork(
-    name: str, make_backend: Callable[[str], Backend]
-) -> None:
+@pytest.mark.parametrize("name", backends(*PROXIED))
+def test_after_a_fork(name: str, make_backend: Callable[[str], Backend]) -> None:
     storage = make_backend(name).open()
     storage.put_if_absent("a", b"1")
     context = multiprocessing.get_context("fork")
@@ -192,4 +201,6 @@ def test_a_connection_is_made_anew_after_a_fork(
     child.start()
     child.join(PATIENCE_SECONDS)
     assert child.exitcode == 0
-    assert answers.get() == b"1"
+    answer = answers.get()
+    # S3 and Google have a second driver, which connects again.
+    assert answer == b"1" or (name == "azurite" and "was forked" in answer)

@@ -13,12 +13,10 @@ from icectl.cli.options import Flag, command
 from icectl.demo.tour import Tour
 from icectl.demo.write import check_directory, choose_author, parse_directory, write_demo_repository
 
-EXAMPLES = {
-    "demo": (
-        ("icectl demo demo-repo", "see all commands at work in half a minute"),
-        ("icectl demo demo-repo --no-tour", "only create a repository for experiments"),
-    )
-}
+EXAMPLES = """
+icectl demo demo-repo  # see all commands at work in half a minute
+icectl demo demo-repo --no-tour  # only create a repository for experiments
+"""
 
 
 @command(repository=False)

@@ -18,15 +18,13 @@ if TYPE_CHECKING:
     from icectl.ops.diff.versions import Versions
     from icectl.repository.repository import Repository
 
-EXAMPLES = {
-    "diff": (
-        ("icectl diff v1.0", "changes from the tag v1.0 to the tip of main"),
-        ("icectl diff --commit main~3", "changes of one commit"),
-        ("icectl diff main...experiment", "changes on the branch since it left main"),
-        ("icectl diff v1.0 v2.0 --path /surface --chunks", "one group, with chunk coordinates"),
-        ("icectl diff main~1 main --exit-code --quiet", "for scripts: 0 the same, 3 different"),
-    )
-}
+EXAMPLES = """
+icectl diff v1.0  # changes from the tag v1.0 to the tip of main
+icectl diff --commit main~3  # changes of one commit
+icectl diff main...experiment  # changes on the branch since it left main
+icectl diff v1.0 v2.0 --path /surface --chunks  # one group, with chunk coordinates
+icectl diff main~1 main --exit-code --quiet  # for scripts: 0 the same, 3 different
+"""
 
 
 @command(jsonl=True)

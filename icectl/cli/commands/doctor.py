@@ -15,13 +15,11 @@ from icectl.render.words import format_count
 if TYPE_CHECKING:
     from icectl.ops.doctor import Check
 
-EXAMPLES = {
-    "doctor": (
-        ("icectl doctor", "the installation, and the repository in this directory"),
-        ("icectl doctor -r s3://bucket/prefix", "also the storage of a repository"),
-        ("icectl doctor -r prod --read-only", "the same without writing anything"),
-    )
-}
+EXAMPLES = """
+icectl doctor  # the installation, and the repository in this directory
+icectl doctor -r s3://bucket/prefix  # also the storage of a repository
+icectl doctor -r prod --read-only  # the same without writing anything
+"""
 
 
 @command()

@@ -19,19 +19,12 @@ from icectl.ops.expire.report import build_result
 from icectl.render.expire import render_expiration
 from icectl.repository.open import open_repository
 
-EXAMPLES = {
-    "expire": (
-        ("icectl expire --older-than 30d --dry-run", "the plan of the official expiration"),
-        (
-            "icectl expire --keep-last 20 --keep-daily 30 --keep-monthly 12 --keep-tagged 'v*'",
-            "daily history for a month, monthly for a year, releases forever",
-        ),
-        (
-            "icectl expire --policy default -r era5 --yes",
-            "for cron, with a policy from the config file",
-        ),
-    )
-}
+EXAMPLES = """
+icectl expire --older-than 30d --dry-run  # the plan of the official expiration
+icectl expire --keep-last 20 --keep-daily 30 --keep-monthly 12 --keep-tagged 'v*'
+  # daily history for a month, monthly for a year, releases forever
+icectl expire --policy default -r era5 --yes  # for cron, with a policy from the config file
+"""
 
 LATEST_CUTOFF = 24 * 3600 * 1_000_000
 """How far a cutoff may be ahead of the storage's clock, because the clocks of writers differ."""

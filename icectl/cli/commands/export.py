@@ -17,18 +17,13 @@ from icectl.render.rows import render_export
 from icectl.storage.open import split_location
 from icectl.tables.names import TABLES, check_table
 
-EXAMPLES = {
-    "export": (
-        ("icectl export chunk_refs --to tables", "the chunk references of main, as Parquet"),
-        ("icectl export all --to tables --format jsonl", "every table"),
-        ("icectl export nodes chunk_refs --ref v1.0 --ref main --to tables", "two versions"),
-        (
-            "icectl export chunk_refs --all-snapshots --to s3a://bucket/tables "
-            "--spark-master spark://host:7077",
-            "from the executors of a cluster",
-        ),
-    )
-}
+EXAMPLES = """
+icectl export chunk_refs --to tables  # the chunk references of main, as Parquet
+icectl export all --to tables --format jsonl  # every table
+icectl export nodes chunk_refs --ref v1.0 --ref main --to tables  # two versions
+icectl export chunk_refs --all-snapshots --to s3a://bucket/tables --spark-master spark://host:7077
+  # from the executors of a cluster
+"""
 ALL = "all"
 
 

@@ -25,18 +25,14 @@ if TYPE_CHECKING:
     from icectl.ops.gc.saved_plan import SavedPlan
     from icectl.pipeline.objects import ObjectKind
 
-EXAMPLES = {
-    "gc": (
-        ("icectl gc --older-than 7d --dry-run", "show the number and size of objects to delete"),
-        ("icectl gc --older-than 7d --yes --max-delete 20%", "for cron"),
-        ("icectl gc --older-than 7d --dry-run --plan gc.jsonl", "save the plan for review"),
-        ("icectl gc --apply gc.jsonl", "delete the objects in that plan that are still garbage"),
-        (
-            "icectl gc --older-than 7d --yes --engine spark --spark-master spark://host:7077",
-            "compare and delete chunks on a cluster",
-        ),
-    )
-}
+EXAMPLES = """
+icectl gc --older-than 7d --dry-run  # show the number and size of objects to delete
+icectl gc --older-than 7d --yes --max-delete 20%  # for cron
+icectl gc --older-than 7d --dry-run --plan gc.jsonl  # save the plan for review
+icectl gc --apply gc.jsonl  # delete the objects in that plan that are still garbage
+icectl gc --older-than 7d --yes --engine spark --spark-master spark://host:7077
+  # compare and delete chunks on a cluster
+"""
 KINDS = ("snapshots", "transaction_logs", "manifests", "chunks")
 
 

@@ -15,14 +15,12 @@ from icectl.errors import FormatError, RefusedError, UsageError
 from icectl.ops.config_keys import check_config, check_value, set_key
 from icectl.ops.init import NewRepository, create_repository
 
-EXAMPLES = {
-    "init": (
-        ("icectl init ./repository", "a repository in a new or empty directory"),
-        ("icectl init s3://bucket/prefix --metadata owner=ocean-team", "with metadata"),
-        ("icectl init ./old --spec-version 1", "for clients that cannot read version 2"),
-        ("icectl init ./r --config inline_chunk_threshold_bytes=1024", "with configuration"),
-    )
-}
+EXAMPLES = """
+icectl init ./repository  # a repository in a new or empty directory
+icectl init s3://bucket/prefix --metadata owner=ocean-team  # with metadata
+icectl init ./old --spec-version 1  # for clients that cannot read version 2
+icectl init ./r --config inline_chunk_threshold_bytes=1024  # with configuration
+"""
 
 
 @command()

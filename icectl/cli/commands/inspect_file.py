@@ -22,17 +22,13 @@ from icectl.ops.inspect_file import (
 )
 from icectl.render.inspect_file import render_inspection, render_references
 
-EXAMPLES = {
-    "inspect-file": (
-        ("icectl inspect-file ./my-repo/repo", "the repo info file: refs, snapshots, ops log"),
-        ("icectl inspect-file -r prod 1CECHNKREP0F1RSTCMT0", "a file in a repository, by id"),
-        (
-            "icectl inspect-file -r prod manifests/7TPWNB215VHK4691XAH0 --refs --jsonl",
-            "every reference of a manifest, one per line",
-        ),
-        ("icectl inspect-file --raw - < repo | xxd | head", "the decompressed payload"),
-    )
-}
+EXAMPLES = """
+icectl inspect-file ./my-repo/repo  # the repo info file: refs, snapshots, ops log
+icectl inspect-file -r prod 1CECHNKREP0F1RSTCMT0  # a file in a repository, by id
+icectl inspect-file -r prod manifests/7TPWNB215VHK4691XAH0 --refs --jsonl
+  # every reference of a manifest, one per line
+icectl inspect-file --raw - < repo | xxd | head  # the decompressed payload
+"""
 
 
 @command(jsonl=True)

@@ -22,17 +22,15 @@ from icectl.render.log import render_log, render_log_graph
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.resolve import DEFAULT_REF
 
-EXAMPLES = {
-    "log": (
-        ("icectl log", "the history of main"),
-        ("icectl log --oneline -n 10 v1.0", "the tag v1.0 and the nine commits before it"),
-        ("icectl log --since 3d --stat", "the commits of the last three days"),
-        ("icectl log --path /surface/temperature", "the commits that touched one array"),
-        ("icectl log --all --graph --oneline", "all branches and tags as a graph"),
-        ("icectl log --at-op yesterday", "the history as it was then"),
-        ("icectl log --jsonl | jq -r .message", "for scripts"),
-    )
-}
+EXAMPLES = """
+icectl log  # the history of main
+icectl log --oneline -n 10 v1.0  # the tag v1.0 and the nine commits before it
+icectl log --since 3d --stat  # the commits of the last three days
+icectl log --path /surface/temperature  # the commits that touched one array
+icectl log --all --graph --oneline  # all branches and tags as a graph
+icectl log --at-op yesterday  # the history as it was then
+icectl log --jsonl | jq -r .message  # for scripts
+"""
 NOTHING_FITS = "no matching commits"
 
 

@@ -28,17 +28,13 @@ from icectl.render.ops_log import (
     update_document,
 )
 
-EXAMPLES = {
-    "ops-log list": (
-        ("icectl ops-log -n 20", "the last twenty operations"),
-        ("icectl ops-log --branch main --kind branch_reset", "resets of main"),
-        ("icectl ops-log --since 7d --jsonl", "the operations of a week, for scripts"),
-    ),
-    "ops-log show": (
-        ("icectl ops-log show @0", "what the last operation changed"),
-        ("icectl ops-log show @12 --json", "refs, snapshots and settings, for scripts"),
-    ),
-}
+EXAMPLES = """
+icectl ops-log -n 20  # the last twenty operations
+icectl ops-log --branch main --kind branch_reset  # resets of main
+icectl ops-log --since 7d --jsonl  # the operations of a week, for scripts
+icectl ops-log show @0  # what the last operation changed
+icectl ops-log show @12 --json  # refs, snapshots and settings, for scripts
+"""
 
 
 @command(jsonl=True)

@@ -24,27 +24,19 @@ from icectl.render.refs import (
 )
 from icectl.repository.resolve import DEFAULT_REF
 
-EXAMPLES = {
-    "branch list": (("icectl branch list", "every branch and the commit at its tip"),),
-    "branch create": (
-        ("icectl branch create dev", "a branch at the tip of main"),
-        ("icectl branch create fix v1.0", "a branch at the commit of tag v1.0"),
-    ),
-    "branch delete": (
-        ("icectl branch delete dev", "gc deletes the commits later"),
-        ("icectl branch delete dev --expect 4KGM3P2Q", "only if it has not moved"),
-    ),
-    "branch reset": (
-        ("icectl branch reset main main~1", "undo the newest commit of main"),
-        ("icectl branch reset main 9XJF5WGW --expect 4KGM3P2Q", "only if it has not moved"),
-    ),
-    "tag list": (("icectl tag list", "every tag, and the names of deleted ones"),),
-    "tag create": (
-        ("icectl tag create v1.0", "tag the tip of main"),
-        ("icectl tag create v0.9 main~3", "tag an older commit"),
-    ),
-    "tag delete": (("icectl tag delete v1.0", "the name can never be used again"),),
-}
+EXAMPLES = """
+icectl branch list  # every branch and the commit at its tip
+icectl branch create dev  # a branch at the tip of main
+icectl branch create fix v1.0  # a branch at the commit of tag v1.0
+icectl branch delete dev  # gc deletes the commits later
+icectl branch delete dev --expect 4KGM3P2Q  # only if it has not moved
+icectl branch reset main main~1  # undo the newest commit of main
+icectl branch reset main 9XJF5WGW --expect 4KGM3P2Q  # only if it has not moved
+icectl tag list  # every tag, and the names of deleted ones
+icectl tag create v1.0  # tag the tip of main
+icectl tag create v0.9 main~3  # tag an older commit
+icectl tag delete v1.0  # the name can never be used again
+"""
 
 
 @command(jsonl=True)

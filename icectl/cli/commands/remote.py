@@ -26,18 +26,14 @@ from icectl.model.redaction import HIDDEN, is_secret
 from icectl.render.blocks import Block, Column, Table
 from icectl.storage.open import open_storage
 
-EXAMPLES = {
-    "remote list": (("icectl remote list", "every name and its location"),),
-    "remote show": (("icectl remote show prod", "its location and options"),),
-    "remote add": (
-        ("icectl remote add prod s3://bucket/prefix", "then use icectl log -r prod"),
-        (
-            "icectl remote add lab s3://bucket/lab --storage-option endpoint_url=http://127.0.0.1:9000",
-            "an S3-compatible server",
-        ),
-    ),
-    "remote remove": (("icectl remote remove prod", "remove only the name"),),
-}
+EXAMPLES = """
+icectl remote list  # every name and its location
+icectl remote show prod  # its location and options
+icectl remote add prod s3://bucket/prefix  # then use icectl log -r prod
+icectl remote add lab s3://bucket/lab --storage-option endpoint_url=http://127.0.0.1:9000
+  # an S3-compatible server
+icectl remote remove prod  # remove only the name
+"""
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
@@ -82,7 +78,7 @@ def add(
     context: CommandContext,
     name: Annotated[str, typer.Argument(metavar="NAME"), "The new name."],
     location: Annotated[
-        str, typer.Argument(metavar="LOCATION"), "A path or a URL (s3://, gs://, file://)."
+        str, typer.Argument(metavar="LOCATION"), "A path or a URL (s3://, gs://, az://, file://)."
     ],
 ) -> None:
     """Give a repository a name.

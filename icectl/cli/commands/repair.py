@@ -6,12 +6,10 @@ from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.options import DryRunOption, YesOption, command
 
-EXAMPLES = {
-    "repair": (
-        ("icectl repair --dry-run", "show what can be repaired and what would remain"),
-        ("icectl repair --yes -r s3://bucket/prefix", "repair without confirmation"),
-    )
-}
+EXAMPLES = """
+icectl repair --dry-run  # show what can be repaired and what would remain
+icectl repair --yes -r s3://bucket/prefix  # repair without confirmation
+"""
 
 
 @command()

@@ -16,35 +16,23 @@ from icectl.ops import settings
 from icectl.render.settings import render_flags, render_mapping, render_named_value, render_status
 from icectl.repository.config import read_config
 
-EXAMPLES = {
-    "status show": (("icectl status", "online, read-only or offline, since when and why"),),
-    "status set": (
-        ('icectl status set read-only --reason "migration"', "refuse all writers"),
-        ("icectl status set online", "accept changes again"),
-    ),
-    "config get": (
-        ("icectl config get", "all values that differ from the default"),
-        ("icectl config get inline_chunk_threshold_bytes", "one value"),
-    ),
-    "config set": (
-        ("icectl config set inline_chunk_threshold_bytes 1024", "for every client"),
-        ("icectl config set compression.level null", "restore the default"),
-    ),
-    "metadata get": (
-        ("icectl metadata get", "all values"),
-        ("icectl metadata get owner", "one value"),
-    ),
-    "metadata set": (
-        ("icectl metadata set owner ocean-team", "plain text"),
-        ("icectl metadata set contacts '[\"a@example.org\"]'", "any JSON"),
-    ),
-    "metadata unset": (("icectl metadata unset owner contacts", "remove two values"),),
-    "flags list": (("icectl flags list", "all flags and their values"),),
-    "flags set": (
-        ("icectl flags set delete_tag off", "forbid all clients to delete tags"),
-        ("icectl flags set delete_tag default", "remove the setting"),
-    ),
-}
+EXAMPLES = """
+icectl status  # online, read-only or offline, since when and why
+icectl status set read-only --reason "migration"  # refuse all writers
+icectl status set online  # accept changes again
+icectl config get  # all values that differ from the default
+icectl config get inline_chunk_threshold_bytes  # one value
+icectl config set inline_chunk_threshold_bytes 1024  # for every client
+icectl config set compression.level null  # restore the default
+icectl metadata get  # all values
+icectl metadata get owner  # one value
+icectl metadata set owner ocean-team  # plain text
+icectl metadata set contacts '["a@example.org"]'  # any JSON
+icectl metadata unset owner contacts  # remove two values
+icectl flags list  # all flags and their values
+icectl flags set delete_tag off  # forbid all clients to delete tags
+icectl flags set delete_tag default  # remove the setting
+"""
 KEY_HELP = "A dotted key, such as compression.level."
 
 

@@ -12,17 +12,13 @@ from icectl.errors import RefNotFoundError
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.resolve import DEFAULT_REF
 
-EXAMPLES = {
-    "show": (
-        ("icectl show", "the newest commit of main"),
-        ("icectl show v1.0~2", "the second ancestor of the tag v1.0"),
-    ),
-    "ls": (
-        ("icectl ls", "every node at the tip of main"),
-        ("icectl ls v1.0 /surface --tree", "one group of the tag v1.0, as a tree"),
-        ("icectl ls main / --depth 1", "the root group and its children"),
-    ),
-}
+EXAMPLES = """
+icectl show  # the newest commit of main
+icectl show v1.0~2  # the second ancestor of the tag v1.0
+icectl ls  # every node at the tip of main
+icectl ls v1.0 /surface --tree  # one group of the tag v1.0, as a tree
+icectl ls main / --depth 1  # the root group and its children
+"""
 
 
 @command()

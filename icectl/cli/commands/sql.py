@@ -17,25 +17,17 @@ from icectl.errors import UnsupportedError
 from icectl.model.redaction import redact_locations
 from icectl.render.rows import render_rows
 
-EXAMPLES = {
-    "sql": (
-        (
-            'icectl sql "select path, kind, count(*) as chunks, sum(length) as bytes '
-            'from chunk_refs group by path, kind"',
-            "the chunks of each array of main, by kind",
-        ),
-        (
-            "icectl sql \"select snapshot_id from changes where path = '/t' "
-            "and kind = 'updated_chunk' and coordinates[0] between 10 and 19 group by 1\"",
-            "the commits that changed a region of an array",
-        ),
-        (
-            'icectl sql "select kind, count(*) as objects, sum(size_bytes) as bytes '
-            'from objects group by kind" --json',
-            "the objects in the storage, by kind",
-        ),
-    )
-}
+EXAMPLES = """
+icectl sql "select path, kind, count(*) as chunks, sum(length) as bytes from chunk_refs group by \
+path, kind"
+  # the chunks of each array of main, by kind
+icectl sql "select snapshot_id from changes where path = '/t' and kind = 'updated_chunk' and \
+coordinates[0] between 10 and 19 group by 1"
+  # the commits that changed a region of an array
+icectl sql "select kind, count(*) as objects, sum(size_bytes) as bytes from objects group by \
+kind" --json
+  # the objects in the storage, by kind
+"""
 
 
 @command(jsonl=True)

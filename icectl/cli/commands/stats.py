@@ -15,15 +15,13 @@ from icectl.errors import UsageError
 if TYPE_CHECKING:
     from icectl.ops.expire.policy import Policy
 
-EXAMPLES = {
-    "stats": (
-        ("icectl stats", "bytes and chunks of all versions, by group and array"),
-        ("icectl stats main --depth 1", "only the newest version of main"),
-        ("icectl stats --by snapshots", "the growth over commits"),
-        ("icectl stats --older-than 30d", "also the bytes that expire and gc would free"),
-        ("icectl stats --by containers --csv", "a table for a spreadsheet"),
-    )
-}
+EXAMPLES = """
+icectl stats  # bytes and chunks of all versions, by group and array
+icectl stats main --depth 1  # only the newest version of main
+icectl stats --by snapshots  # the growth over commits
+icectl stats --older-than 30d  # also the bytes that expire and gc would free
+icectl stats --by containers --csv  # a table for a spreadsheet
+"""
 
 
 class Breakdown(StrEnum):

@@ -17,18 +17,14 @@ if TYPE_CHECKING:
     from icectl.ops.undo.plan import UndoOptions, UndoPlan
     from icectl.repository.repository import Repository
 
-EXAMPLES = {
-    "undo": (
-        ("icectl undo", "take the last operation back"),
-        ("icectl undo @3 --dry-run", "show whether and how an older one can be taken back"),
-        ("icectl undo @1 --undelete-tag --yes", "bring a deleted tag back"),
-    ),
-    "restore": (
-        ("icectl restore --to yesterday --dry-run", "the changes back to the state of yesterday"),
-        ("icectl restore --to @5 --only branch:main", "move main to where it was then"),
-        ("icectl restore --to @5 --only history", "released snapshots and parents, and no refs"),
-    ),
-}
+EXAMPLES = """
+icectl undo  # take the last operation back
+icectl undo @3 --dry-run  # show whether and how an older one can be taken back
+icectl undo @1 --undelete-tag --yes  # bring a deleted tag back
+icectl restore --to yesterday --dry-run  # the changes back to the state of yesterday
+icectl restore --to @5 --only branch:main  # move main to where it was then
+icectl restore --to @5 --only history  # released snapshots and parents, and no refs
+"""
 
 
 @dataclass(frozen=True, slots=True)

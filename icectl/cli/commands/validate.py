@@ -21,19 +21,14 @@ if TYPE_CHECKING:
     from icectl.checks.rules import Level, Rule
     from icectl.pipeline.sampling import Sample
 
-EXAMPLES = {
-    "validate": (
-        ("icectl validate", "refs, snapshots and transaction logs of every version"),
-        ("icectl validate main --level chunks", "everything reachable from main, with chunk files"),
-        ("icectl validate --level manifests --junit report.xml", "for a CI job"),
-        (
-            "icectl validate --level data --sample 1/30",
-            "a different thirtieth of the data each day",
-        ),
-        ("icectl validate --level chunks --at-op @3", "whether that state can be restored"),
-        ("icectl validate --explain ICE0401", "the meaning of a code and what to do"),
-    )
-}
+EXAMPLES = """
+icectl validate  # refs, snapshots and transaction logs of every version
+icectl validate main --level chunks  # everything reachable from main, with chunk files
+icectl validate --level manifests --junit report.xml  # for a CI job
+icectl validate --level data --sample 1/30  # a different thirtieth of the data each day
+icectl validate --level chunks --at-op @3  # whether that state can be restored
+icectl validate --explain ICE0401  # the meaning of a code and what to do
+"""
 
 
 @command(jsonl=True)

@@ -92,7 +92,7 @@ def plan_gc(
             cutoff,
             known_missing,
             progress,
-            with_ends=manifests.size is not None,
+            with_sizes=manifests.size is not None,
         )
         logs = listings.wait_for(ObjectKind.TRANSACTION_LOG)
         kept_logs = _check_logs_present(snapshots, logs, known_missing)
@@ -146,17 +146,17 @@ def _find_chunk_garbage(
     known_missing: Collection[str],
     progress: Progress,
     *,
-    with_ends: bool,
+    with_sizes: bool,
 ) -> _Chunks:
     """The chunks that no kept manifest refers to; `FormatError` if a needed one is damaged.
 
-    `with_ends`: the storage lists sizes, so that chunks that are too short are found as well.
+    `with_sizes`: the storage lists sizes, so that chunks that are too short are found as well.
     """
     engine.release()  # an earlier plan of this run
     kind = ObjectKind.CHUNK
     num_expected = sum(claim.num_chunk_refs for claim in claims)
     listed = engine.list_objects(storage, kind, listings, num_expected)
-    references = engine.scan(read_references(storage, claims, with_ends=with_ends), progress)
+    references = engine.scan(read_references(storage, claims, with_sizes=with_sizes), progress)
     comparison = engine.compare(references, listed, progress, cutoff=cutoff)
     directory = f"{kind.directory}/"
     names = [path.removeprefix(directory) for path in known_missing if path.startswith(directory)]

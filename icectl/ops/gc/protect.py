@@ -84,7 +84,7 @@ def _without_references(
     """The chunks without those that these manifests refer to."""
     if not claims:
         return chunks
-    work = read_references(plan.repository.storage, claims, with_ends=False)
+    work = read_references(plan.repository.storage, claims, with_sizes=False)
     return plan.engine.exclude(chunks, plan.engine.scan(work, progress), progress)
 
 

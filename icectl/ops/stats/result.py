@@ -1,4 +1,4 @@
-"""What `stats` tells. Bytes and chunks count each chunk object once, inline ones each time."""
+"""The result of `stats`. Chunk objects count once; inline chunks count each time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ArrayStats:
 
 @dataclass(frozen=True, slots=True)
 class RefStats:
-    """What a branch or a tag leads to, over its whole history."""
+    """Everything reachable from a branch or tag, over its whole history."""
 
     name: str
     bytes: int
@@ -37,12 +37,12 @@ class SnapshotStats:
     flushed_at: int
     message: str
     bytes: int
-    """All that the version refers to."""
+    """Of all chunks that the version refers to."""
     own_bytes: int
-    """What no other version refers to."""
+    """Of chunks that no other version refers to."""
     shared_bytes: int
     new_bytes: int
-    """What no older version refers to: the growth by this commit."""
+    """Of chunks that no older version refers to: the growth by this commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class BackupStats:
 
 @dataclass(frozen=True, slots=True)
 class FreedStats:
-    """What expire lets go and gc then deletes; what is garbage today comes on top."""
+    """What expire releases and gc then deletes, in addition to today's garbage."""
 
     snapshots: int
     manifests: int
@@ -86,7 +86,7 @@ class FreedStats:
 @dataclass(frozen=True, slots=True)
 class StatsResult:
     ref: str | None
-    """The version that was asked for; None: all of them."""
+    """The requested version; None: all versions."""
     engine: str
     native_bytes: int
     virtual_bytes: int
@@ -98,12 +98,12 @@ class StatsResult:
     manifests: ManifestStats
     overwritten: BackupStats
     branches: tuple[RefStats, ...] | None
-    """None: not asked for; likewise below."""
+    """None: not requested; the same holds for the next fields."""
     tags: tuple[RefStats, ...] | None
     snapshots: tuple[SnapshotStats, ...] | None
     could_free: FreedStats | None
     num_unreachable: int
-    """Snapshots in the repo file that no ref leads to; their bytes are not in these numbers."""
+    """Snapshots in the repo file that no ref reaches; their bytes are not counted."""
 
     @property
     def total_bytes(self) -> int:

@@ -1,4 +1,4 @@
-"""Which versions and refs use each manifest, and what the snapshots say about it."""
+"""The versions and refs that use each manifest, and what snapshots say about it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class ManifestUse:
     """The oldest version that uses it, by its place in the order of time; `last` alike."""
     last: int
     mask: int = 0
-    """A bit for each ref that leads to a version that uses it."""
+    """A bit for each ref that reaches a version that uses it."""
     regions: set[tuple[NodeId, int]] = field(default_factory=set)
     """Each array's region in it, by the number of chunks that fit there."""
 
@@ -76,7 +76,7 @@ def read_usage(
     refs: list[tuple[str, str]],
     progress: Progress,
 ) -> Usage:
-    """Every chosen snapshot read once; `masks` says which refs lead to each."""
+    """Read each chosen snapshot once; `masks` has the refs that reach each."""
     order = sorted(chosen, key=lambda info: (info.flushed_at, info.id))
     usage = Usage(order, {}, [], {}, refs)
     facts = _Facts()
@@ -175,7 +175,7 @@ class _SnapshotFacts(NamedTuple):
 
 
 def ref_masks(repository: Repository) -> tuple[dict[SnapshotId, int], list[tuple[str, str]]]:
-    """For each snapshot, the refs that lead to it as bits, and which ref each bit is."""
+    """The refs that reach each snapshot, as bits, and the ref of each bit."""
     masks: dict[SnapshotId, int] = {}
     refs: list[tuple[str, str]] = []
     for kind, targets in (("branch", repository.branches()), ("tag", repository.tags())):
