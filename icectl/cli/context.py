@@ -76,10 +76,29 @@ class CommandContext:
         options = self.options.storage_option or ()
         return open_location(find_location(location, options, self.environ), self.environ)
 
-    def open_repository(self, *, for_update: bool = False) -> Repository:
+    def open_repository(self, at_op: str | None = None, *, for_update: bool = False) -> Repository:
+        """Open the repository, in the state after the operation if one is given."""
         from icectl.repository.open import open_repository
 
-        return open_repository(self.open_storage(), for_update=for_update)
+        storage = self.open_storage()
+        if at_op is None:
+            return open_repository(storage, for_update=for_update)
+        from icectl.repository.operations import open_at
+
+        return open_at(storage, at_op, self.parse_time)
+
+    def find_state(self, at_op: str | None) -> str | None:
+        """Return the backup with the state after the operation, which names it for good.
+
+        None for the newest state.
+        """
+        if at_op is None:
+            return None
+        from icectl.repository.operations import find_state
+        from icectl.repository.ops_log import REPO_PATH
+
+        path = find_state(self.open_storage(), at_op, self.parse_time)
+        return None if path == REPO_PATH else path
 
     def command_line(self, command: str, *arguments: str, repo: str | None = None) -> str:
         """Return a command line for the same repository that a user can paste into a shell."""
@@ -106,6 +125,10 @@ class CommandContext:
                 f"ICECTL_NOW is {fixed!r}, which is not a time",
                 hint="unset ICECTL_NOW, or set a time such as 2024-01-31T12:00:00Z",
             ) from None
+
+    def parse_time(self, text: str) -> int:
+        """Parse a date, a time or an age."""
+        return parse_moment(text, self.now())
 
     def parse_moment(self, text: str | None, *, last: bool = False) -> int | None:
         """Parse a value of `--since`, or with `last` of `--until`; None stays None."""

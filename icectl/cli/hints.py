@@ -56,6 +56,8 @@ HINTS = {
     "configure-new-repository": "create a new repository with `icectl init --config-file`, or use "
     "`Repository.save_config` of the official package",
     # The ops log and its backups
+    "list-operations": "list the operations with `icectl ops-log`",
+    "name-operation": "write @N as `icectl ops-log` numbers them, a time, or the name of a backup",
     "look-at-ops-log": "check with `icectl ops-log` whether the change was made",
     "repair-ops-log": "run `icectl repair`, which adds an ops log entry with the current time",
     "set-clock": "set the clock of this machine, then check it with `icectl doctor`",
@@ -76,6 +78,9 @@ HINTS = {
     "--known-missing",
     "excuse-unreadable-backup": "it may be the only file that lists some commits; if you know why "
     "it is unreadable, name it with --known-missing",
+    "undelete-tag": "add --undelete-tag; clients that know that it was deleted may refuse it",
+    "undo-later-first": "undo the later operations first, the newest of them first, as "
+    "`icectl ops-log` lists them; or change a part with --only",
     # gc and expire
     "allow-recent": "give --older-than at least 1d, or add --allow-recent if nobody is writing",
     "allow-recent-backups": "give --overwritten-older-than at least 1d, or the same time as "

@@ -27,7 +27,10 @@ COMMON_OPTIONS = """\
 **icectl-config**(5) describes the config file and the environment variables, \
 **icectl-json**(7) the document that `--json` prints."""
 RELATED = {
-    "expire": ("icectl-gc(1)",),
+    "ops-log": ("icectl-undo(1)", "icectl-restore(1)"),
+    "undo": ("icectl-ops-log(1)", "icectl-restore(1)", "icectl-gc(1)"),
+    "restore": ("icectl-ops-log(1)", "icectl-undo(1)", "icectl-gc(1)"),
+    "expire": ("icectl-gc(1)", "icectl-undo(1)"),
     "gc": ("icectl-expire(1)", "icectl-validate(1)", "icectl-tables(7)"),
     "validate": ("icectl-rules(7)", "icectl-repair(1)"),
     "repair": ("icectl-rules(7)", "icectl-validate(1)"),

@@ -211,5 +211,16 @@ UntilOption = Annotated[Time, f"Show entries until this. {_MOMENT_HELP} A date i
 ExpectOption = Annotated[
     str | None, typer.Option(metavar="REF"), "Refuse unless it points to this snapshot."
 ]
+OP_HELP = (
+    "An operation: @N counts back from the newest, which is @0; a date, time or age (3d) means the "
+    "state at that time; or the name of a backup in overwritten/, or the end of it. "
+    "`icectl ops-log` lists them."
+)
+OpArgument = Annotated[str, typer.Argument(metavar="OP"), OP_HELP]
+AtOpOption = Annotated[
+    str | None,
+    typer.Option(metavar="OP"),
+    f"Show the repository as it was after an operation. {OP_HELP}",
+]
 YesOption = Annotated[bool, typer.Option("--yes", "-y"), "Do not ask for confirmation."]
 DryRunOption = Annotated[Flag, "Show what would be done without changing anything."]

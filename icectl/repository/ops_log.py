@@ -7,7 +7,7 @@ read, so the log is available even if every snapshot is unreadable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from icectl.errors import FormatError, IcectlError, StorageError
@@ -20,6 +20,7 @@ from icectl.model.repo import (
     CommitAmendedUpdate,
     NewCommitUpdate,
     RepoInfo,
+    RepoMigratedUpdate,
     TagCreatedUpdate,
     TagDeletedUpdate,
     Update,
@@ -75,14 +76,19 @@ def decode_repo_file(data: bytes, path: str) -> RepoFile:
 
 
 def read_ops_log(
-    storage: Storage, info: RepoInfo, *, with_targets: bool = True
+    storage: Storage,
+    info: RepoInfo,
+    *,
+    with_targets: bool = True,
+    updates: Iterable[Update | OpsLogBeyondReach] | None = None,
 ) -> Iterator[OpsLogEntry | OpsLogBeyondReach]:
     """The updates before and up to the state `info`, read as far as the caller asks.
 
-    `with_targets=False` avoids reading backups that are needed for targets alone.
+    `with_targets=False` avoids reading backups that are needed for targets alone. `updates` are
+    those of `walk_updates`, if the caller walks there itself.
     """
     known = _KnownRefs(storage, info) if with_targets else None
-    for update in walk_updates(storage, info):
+    for update in walk_updates(storage, info) if updates is None else updates:
         if isinstance(update, OpsLogBeyondReach):
             yield update
             return
@@ -138,17 +144,21 @@ class _KnownRefs:
     def __init__(self, storage: Storage, info: RepoInfo) -> None:
         self._storage = storage
         self._newest = info
+        self._written = info.latest_updates[0] if info.latest_updates else None
+        """The newest entry of the write that is looked at: an undo may have several."""
         self._branches = {ref.name: ref.snapshot_id for ref in info.branches}
         self._tags = {ref.name: ref.snapshot_id for ref in info.tags}
 
     def read_target(self, update: Update) -> SnapshotId | None:
         """The update's target; the refs known afterwards are those before the update."""
         kind = update.update_type
+        if update.backup_path is not None:
+            self._written = update
         target = None
         if isinstance(kind, BranchCreatedUpdate | BranchResetUpdate):
-            target = self._branches.get(kind.name) or self._read_backup(update).get(kind.name)
+            target = self._branches.get(kind.name) or self._read_backup(kind).get(kind.name)
         elif isinstance(kind, TagCreatedUpdate):
-            target = self._tags.get(kind.name) or self._read_backup(update).get(kind.name)
+            target = self._tags.get(kind.name) or self._read_backup(kind).get(kind.name)
         self._go_back(kind)
         return target
 
@@ -168,16 +178,17 @@ class _KnownRefs:
             case _:
                 pass
 
-    def _read_backup(self, update: Update) -> dict[str, SnapshotId]:
-        of_tag = isinstance(update.update_type, TagCreatedUpdate)
+    def _read_backup(self, kind: UpdateType) -> dict[str, SnapshotId]:
+        of_tag = isinstance(kind, TagCreatedUpdate)
+        written = self._written
+        if written is None or isinstance(written.update_type, RepoMigratedUpdate):
+            return {}  # a migration invents entries, of which there is no state
         try:
-            if update.backup_path is not None:
-                file = read_repo_file(self._storage, backup_object(update.backup_path))
+            if written.backup_path is not None:
+                file = read_repo_file(self._storage, backup_object(written.backup_path))
                 targets = file.tag_targets() if of_tag else file.branch_targets()
                 return {name: target.id for name, target in targets.items()}
         except (FormatError, StorageError):
-            return {}
-        if update != self._newest.latest_updates[0]:
             return {}
         refs = self._newest.tags if of_tag else self._newest.branches
         return {ref.name: ref.snapshot_id for ref in refs}

@@ -30,6 +30,7 @@ from icectl.repository.ops_log import (
     walk_updates,
 )
 from icectl.repository.transitions import RELEASING, UNRECORDED, find_target
+from icectl.repository.writes import end_of_write
 from icectl.storage.contract import Storage
 
 Entry = tuple[int, UpdateType]
@@ -218,6 +219,12 @@ class PastStates:
     def _read_file(self, path: str) -> RepoFile:
         data = self._read.get(path)
         return read_repo_file(self._storage, path) if data is None else decode_repo_file(data, path)
+
+    def newest_write(self) -> list[UpdateType]:
+        """The entries of the last write, newest first."""
+        if not self.updates:
+            return []
+        return [update.update_type for update in self.updates[: end_of_write(self.updates, 0)]]
 
     def read_targets(self, start: int, end: int) -> list[RefTarget | None]:
         """Where the ref of each update pointed afterwards, if the update does not record it.

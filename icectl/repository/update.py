@@ -13,7 +13,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
@@ -123,7 +123,7 @@ def _update_until_won(
             check_online(before.status)
         if not before.latest_updates:
             raise FormatError("the ops log is empty", path=REPO_PATH)
-        edited, update_type = change(before)
+        edited, entries = change(before)
         if edited == before:
             return RepoUpdate(before, before)
         newest = before.latest_updates[0].updated_at
@@ -132,7 +132,8 @@ def _update_until_won(
         checked = newest
         now = write_time(found.bytes.read_at, found.local_time)
         backup = backup_name(now)
-        tried = RepoUpdate(before, with_update(edited, update_type, now, backup), backup)
+        updates = entries if isinstance(entries, tuple) else (entries,)
+        tried = RepoUpdate(before, with_updates(edited, updates, now, backup), backup)
         data = encode_repo(tried.after)
         storage.ensure_conditional_writes()
         path = backup_object(backup)
@@ -173,8 +174,10 @@ def _newest_checked(
         checking.result()
 
 
-def with_update(info: RepoInfo, update_type: UpdateType, now: int, backup: str) -> RepoInfo:
-    """`info` with a new entry in its ops log, by the rules of `latest_updates`.
+def with_updates(
+    info: RepoInfo, update_types: Sequence[UpdateType], now: int, backup: str
+) -> RepoInfo:
+    """`info` with new entries (oldest first) in its ops log, by the rules of `latest_updates`.
 
     The entry that was the newest receives the name of the backup: the state it produced. What
     overflows stays reachable through `repo_before_updates`, except entries without a backup
@@ -182,17 +185,16 @@ def with_update(info: RepoInfo, update_type: UpdateType, now: int, backup: str) 
     the backup.
     """
     if not info.latest_updates:
-        updates = [Update(update_type, now)]
+        updates = [*_entries(update_types, now)]
         return replace(info, latest_updates=tuple(updates), repo_before_updates=backup)
     limit = _num_updates_per_file(info)
     newest, *older = info.latest_updates
     check_not_ahead(newest.updated_at, now)
     updates = [
-        # Readers refuse an entry that is not newer than the one below it.
-        Update(update_type, max(now, newest.updated_at + 1)),
+        *_entries(update_types, max(now, newest.updated_at + 1)),
         replace(newest, backup_path=backup),
+        *older,
     ]
-    updates += older
     for index in range(limit, len(updates)):
         overflow = updates[index].backup_path
         if overflow is not None:
@@ -200,6 +202,12 @@ def with_update(info: RepoInfo, update_type: UpdateType, now: int, backup: str) 
                 info, latest_updates=tuple(updates[:index]), repo_before_updates=overflow
             )
     return replace(info, latest_updates=tuple(updates))
+
+
+def _entries(update_types: Sequence[UpdateType], now: int) -> Iterator[Update]:
+    """Newest first; readers refuse an entry that is not newer than the one below it."""
+    for number in range(len(update_types) - 1, -1, -1):
+        yield Update(update_types[number], now + number)
 
 
 def check_not_ahead(updated_at: int, now: int) -> None:

@@ -1,7 +1,8 @@
 """The format `icechunk` of Spark: the tables of `icectl.tables`, read in the executors.
 
 Options: `table`; `ref` (comma-separated), `snapshot` (comma-separated ids, or `all`), `as_of` (a
-date or time); `columns` (comma-separated); `storage.KEY` for `--storage-option KEY=VALUE` of the
+date or time); `backup` (the name of a backup in overwritten/, whose state is read instead of the
+newest one); `columns` (comma-separated); `storage.KEY` for `--storage-option KEY=VALUE` of the
 command line. Spark shows options in plans, so credentials are never options, and an unknown option
 is refused without repeating its value.
 """
@@ -32,7 +33,7 @@ from icectl.tables.scan import Partition, TableScan
 from icectl.tables.scope import Condition, Scope
 
 STORAGE_PREFIX = "storage."
-OPTIONS = ("path", "table", "ref", "snapshot", "as_of", "columns")
+OPTIONS = ("path", "table", "ref", "snapshot", "as_of", "backup", "columns")
 PUSHED_COLUMNS = ("path", "snapshot_id", "kind", "manifest_id")
 
 
@@ -124,7 +125,7 @@ def _parse_scope(given: Mapping[str, str]) -> Scope:
     every = snapshot.strip().lower() == "all"
     names = given.get("ref", "") if every or not snapshot else snapshot
     refs = tuple(name.strip() for name in names.split(",") if name.strip())
-    return Scope(refs, every, _parse_time(given.get("as_of")))
+    return Scope(refs, every, _parse_time(given.get("as_of")), given.get("backup"))
 
 
 def _parse_time(text: str | None) -> int | None:

@@ -42,6 +42,8 @@ class RepositorySource:
             options["snapshot"] = ",".join(self.scope.refs)
         if self.scope.as_of is not None:
             options["as_of"] = (_EPOCH + timedelta(microseconds=self.scope.as_of)).isoformat()
+        if self.scope.backup is not None:
+            options["backup"] = self.scope.backup
         return spark.read.format("icechunk").options(**options).load(self.location)
 
 

@@ -15,7 +15,8 @@ import pyarrow as pa
 from icectl.errors import UsageError
 from icectl.pipeline.table_files import read_parts
 from icectl.pipeline.units import Unit
-from icectl.repository.open import open_repository
+from icectl.repository.open import open_repository, repository_at
+from icectl.repository.operations import read_backup
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 from icectl.tables import changes, chunk_refs, content, history, objects
@@ -74,7 +75,7 @@ class TableScan:
         return pa.schema([whole.field(name) for name in self.columns]) if self.columns else whole
 
     def plan(self) -> list[Partition]:
-        repository = open_repository(self.storage)
+        repository = self._open()
         if self.table in WHOLE:
             return [Partition(Unit(()), None)]
         plan, _ = PARTITIONED[self.table]
@@ -86,11 +87,15 @@ class TableScan:
         """The rows of one partition as Arrow record batches of `schema`."""
         names = tuple(self.schema.names)
         if partition.repository is None:
-            repository = open_repository(self.storage)
-            rows = WHOLE[self.table](repository, self.scope, self.conditions)
+            rows = WHOLE[self.table](self._open(), self.scope, self.conditions)
             return batches_of(SCHEMAS[self.table], names, rows)
         _, read = PARTITIONED[self.table]
         return read(partition.repository, partition.unit.items, names, self.conditions)
+
+    def _open(self) -> Repository:
+        if self.scope.backup is None:
+            return open_repository(self.storage)
+        return repository_at(self.storage, read_backup(self.storage, self.scope.backup))
 
 
 def read_table(scan: TableScan, partitions: Sequence[Partition] | None = None) -> Iterator[Any]:

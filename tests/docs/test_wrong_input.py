@@ -18,6 +18,8 @@ from icectl.cli.app import COMMANDS, GROUPS, load
 from icectl.cli.main import run
 
 GOOD: dict[str, tuple[str, ...]] = {
+    "ops-log show": ("@0",),
+    "restore": ("--to", "@1"),
     "init": ("new",),
     "diff": ("main~1",),
     "branch create": ("another",),

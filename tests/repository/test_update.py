@@ -27,7 +27,7 @@ from icectl.model.values import UnknownField
 from icectl.repository import edits, update
 from icectl.repository.open import open_repository
 from icectl.repository.ops_log import read_ops_log, read_repo
-from icectl.repository.update import update_repo, with_update
+from icectl.repository.update import update_repo, with_updates
 from tests.failures import raises
 from tests.faults.storage import FaultyStorage, fail_for_good, fail_once
 from tests.repository.builders import make_info, memory_repository, sid
@@ -290,9 +290,9 @@ def test_entries_without_a_backup_stay_in_the_file():
         latest_updates=tuple(updates),
         config=encode_flexbuffers({"num_updates_per_repo_info_file": 2}),
     )
-    first = with_update(info, TagCreatedUpdate("new"), 40, "repo.1")
+    first = with_updates(info, [TagCreatedUpdate("new")], 40, "repo.1")
     assert len(first.latest_updates) == 4 and first.repo_before_updates is None
-    second = with_update(first, TagCreatedUpdate("newer"), 50, "repo.2")
+    second = with_updates(first, [TagCreatedUpdate("newer")], 50, "repo.2")
     assert [u.updated_at for u in second.latest_updates] == [50, 40]
     assert second.repo_before_updates == "repo.1"
 

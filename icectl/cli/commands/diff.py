@@ -10,7 +10,7 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
-from icectl.cli.options import REF_HELP, Flag, command
+from icectl.cli.options import REF_HELP, AtOpOption, Flag, command
 from icectl.errors import UsageError
 from icectl.repository.resolve import DEFAULT_REF, parse_range
 
@@ -47,6 +47,7 @@ def diff(
     exit_code: Annotated[
         Flag, "Exit with 3 if there is a difference; with --quiet do not print the diff."
     ] = False,
+    at_op: AtOpOption = None,
 ) -> int:
     """Show changes between two versions.
 
@@ -74,7 +75,7 @@ def diff(
         render_stat,
     )
 
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     versions = _select_versions(repository, from_, to, commit, merge_base)
     with context.busy("comparing nodes"):
         nodes = diff_nodes(repository, versions, path=path)

@@ -64,8 +64,7 @@ def export(
     require_pyarrow()
     from icectl.tables.scan import TableScan
 
-    repository = context.open_repository()
-    scope = versions.resolve(context, repository)
+    repository, scope = versions.resolve(context)
     names = list(TABLES) if ALL in tables else list(dict.fromkeys(tables))
     scans = [TableScan(repository.storage, name, scope) for name in names]
     if "://" not in to:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import (
+    AtOpOption,
     BranchArgument,
     DefaultRefArgument,
     ExpectOption,
@@ -39,12 +40,12 @@ icectl tag delete v1.0  # the name can never be used again
 
 
 @command(jsonl=True)
-def list_branches(context: CommandContext) -> None:
+def list_branches(context: CommandContext, at_op: AtOpOption = None) -> None:
     """List the branches.
 
     Shows the newest commit of each.
     """
-    listing = refs.list_branches(context.open_repository())
+    listing = refs.list_branches(context.open_repository(at_op))
     context.emit(listing, render_branches, lines="branches", paged=True)
 
 
@@ -98,12 +99,12 @@ def reset_branch(
 
 
 @command(jsonl=True)
-def list_tags(context: CommandContext) -> None:
+def list_tags(context: CommandContext, at_op: AtOpOption = None) -> None:
     """List the tags.
 
     Shows the commit of each, and the names of deleted tags.
     """
-    listing = refs.list_tags(context.open_repository())
+    listing = refs.list_tags(context.open_repository(at_op))
     context.emit(listing, render_tags, lines="tags", paged=True)
 
 

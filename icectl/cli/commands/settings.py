@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import Flag, command
+from icectl.cli.options import AtOpOption, Flag, command
 from icectl.cli.values import check_text, parse_value
 from icectl.errors import UsageError
 from icectl.model.redaction import redact_locations
@@ -37,14 +37,14 @@ KEY_HELP = "A dotted key, such as compression.level."
 
 
 @command()
-def show_status(context: CommandContext) -> None:
+def show_status(context: CommandContext, at_op: AtOpOption = None) -> None:
     """Show whether the repository accepts changes.
 
     Shows online, read-only or offline, the time of the last change, and the reason.
 
     A repository of spec version 1 has no status and is always online.
     """
-    context.emit(settings.read_status(context.open_repository()), render_status)
+    context.emit(settings.read_status(context.open_repository(at_op)), render_status)
 
 
 @command()
@@ -91,6 +91,7 @@ def set_status(
 def get_config(
     context: CommandContext,
     key: Annotated[str | None, typer.Argument(metavar="CONFIG_KEY"), KEY_HELP] = None,
+    at_op: AtOpOption = None,
 ) -> None:
     """Show the stored configuration.
 
@@ -98,7 +99,7 @@ def get_config(
 
     If a value is missing or null, clients use their default.
     """
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     if key is not None:
         value = redact_locations(settings.read_config_value(repository, key).value)
         context.emit(settings.NamedValue(key, value), render_named_value)
@@ -130,6 +131,7 @@ def set_config(
 def get_metadata(
     context: CommandContext,
     key: Annotated[str | None, typer.Argument(metavar="KEY"), "The name of one value."] = None,
+    at_op: AtOpOption = None,
 ) -> None:
     """Show the metadata of the repository.
 
@@ -137,7 +139,7 @@ def get_metadata(
 
     The metadata of a commit is different; `icectl show` shows it.
     """
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     if key is not None:
         context.emit(settings.read_metadata_value(repository, key), render_named_value)
         return
@@ -174,12 +176,12 @@ def unset_metadata(
 
 
 @command(jsonl=True)
-def list_flags(context: CommandContext) -> None:
+def list_flags(context: CommandContext, at_op: AtOpOption = None) -> None:
     """List the feature flags.
 
     A flag allows or forbids an operation in this repository.
     """
-    flags = settings.list_flags(context.open_repository())
+    flags = settings.list_flags(context.open_repository(at_op))
     context.emit_list("flags", flags, render_flags, paged=False)
 
 

@@ -63,8 +63,7 @@ def sql(
 
     # Checked before Java starts, because this finds most mistakes.
     check_query(query)
-    repository = context.open_repository()
-    scope = versions.resolve(context, repository)
+    repository, scope = versions.resolve(context)
     source = RepositorySource(repository.storage.location, context.location.storage_options, scope)
     busy = context.busy("querying on Spark")
     with busy, spark_session(options, os.environ) as session, translate_failures():

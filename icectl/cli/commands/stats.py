@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import Flag, OptionalRefArgument, Time, command
+from icectl.cli.options import AtOpOption, Flag, OptionalRefArgument, Time, command
 from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.errors import UsageError
 
@@ -62,6 +62,7 @@ def stats(
         "Show how much more gc could free after `icectl expire --policy NAME`.",
     ] = None,
     csv: Annotated[Flag, "Print one breakdown as CSV: that of --by, default arrays."] = False,
+    at_op: AtOpOption = None,
     engine: EngineOption = "auto",
     *,
     spark: SparkPlace,
@@ -110,7 +111,7 @@ def stats(
     )
     progress = Progress(context.progress)
     with engines:
-        result = measure(context.open_repository(), options, progress)
+        result = measure(context.open_repository(at_op), options, progress)
     if csv:
         rows: Any = getattr(result, chosen.pop() if chosen else "arrays")
         context.output.write_lines(map(escape_commands, render_stats_csv(rows)))

@@ -13,7 +13,7 @@ import typer
 
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
-from icectl.cli.options import REF_HELP, File, Flag, command
+from icectl.cli.options import REF_HELP, AtOpOption, File, Flag, command
 from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.errors import UsageError
 
@@ -26,6 +26,7 @@ icectl validate  # refs, snapshots and transaction logs of every version
 icectl validate main --level chunks  # everything reachable from main, with chunk files
 icectl validate --level manifests --junit report.xml  # for a CI job
 icectl validate --level data --sample 1/30  # a different thirtieth of the data each day
+icectl validate --level chunks --at-op @3  # whether that state can be restored
 icectl validate --explain ICE0401  # the meaning of a code and what to do
 """
 
@@ -83,6 +84,7 @@ def validate(
         typer.Option(metavar="COUNT", min=1),
         "List at most this many new and this many known findings; all are counted.",
     ] = 1000,
+    at_op: AtOpOption = None,
     engine: EngineOption = "auto",
     *,
     spark: SparkPlace,
@@ -112,6 +114,7 @@ def validate(
     from icectl.render.ci_reports import render_github, render_junit, render_sarif
     from icectl.render.json import render_jsonl
     from icectl.render.validate import render_rules, render_validation
+    from icectl.repository.ops_log import REPO_PATH
 
     if explain is not None:
         context.emit_list("rules", find_rules(explain), render_rules)
@@ -144,6 +147,7 @@ def validate(
         open_source=SourceOpener(context.location, context.environ) if virtual else None,
         allowed_sources=_parse_allowed(allow_source, virtual),
         choose_engine=local_engine if virtual else engines.choose,
+        state=context.find_state(at_op) or REPO_PATH,
     )
     progress = Progress(context.progress)
     with engines:

@@ -19,6 +19,7 @@ from icectl.pipeline.progress import Progress
 from icectl.repository.backups import describe_backups
 from icectl.repository.history import History
 from icectl.repository.open import open_repository
+from icectl.repository.ops_log import REPO_PATH
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 
@@ -49,6 +50,8 @@ class ValidateOptions:
     allowed_sources: tuple[str, ...] = ()
     """Sources that are contacted though no container covers them, or on local disk."""
     choose_engine: ChooseEngine = local_engine
+    state: str = REPO_PATH
+    """The object with the state that is checked: `repo`, or a backup of it."""
 
 
 def validate(
@@ -56,7 +59,7 @@ def validate(
 ) -> tuple[ValidateResult, list[str]]:
     """What was found, and the objects that are missing."""
     report = Report(options.max_findings, options.known)
-    repository = check_refs(storage, report)
+    repository = check_refs(storage, report, options.state)
     history, checked, engine = None, CheckedCounts(), LOCAL
     notes: list[Hint] = []
     if repository is None:
@@ -70,7 +73,8 @@ def validate(
             checked, engine = _check_files(
                 repository, history, options, report, notes, progress or Progress()
             )
-        _forget_what_went(repository, report)
+        if options.state == REPO_PATH:
+            _forget_what_went(repository, report)
     result = build_result(
         report,
         history,
