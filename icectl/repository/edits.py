@@ -32,7 +32,8 @@ from icectl.model.repo import (
 from icectl.model.values import MetadataItem
 from icectl.repository.names import check_new_name, nearest_hint
 
-Edited = tuple[RepoInfo, UpdateType]
+Edited = tuple[RepoInfo, UpdateType | tuple[UpdateType, ...]]
+"""The new state, and what the ops log says about it, oldest first."""
 
 DEFAULT_BRANCH = "main"
 CREATE_TAG_FLAG = 4

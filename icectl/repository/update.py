@@ -30,7 +30,7 @@ from icectl.repository.backups import backup_name, check_newest
 from icectl.repository.clock import format_duration, is_ahead, local_time, write_time
 from icectl.repository.edits import Edited
 from icectl.repository.ops_log import REPO_PATH, OpsLogBeyondReach, backup_object, walk_updates
-from icectl.storage.contract import Storage
+from icectl.storage.contract import Storage, VersionedBytes
 
 logger = logging.getLogger(__name__)
 
@@ -100,7 +100,7 @@ def _update_until_won(
             check_online(before.status)
         if not before.latest_updates:
             raise FormatError("the ops log is empty", path=REPO_PATH)
-        edited, update_type = change(before)
+        edited, made = change(before)
         if edited == before:
             return RepoUpdate(before, before)
         if not accept_older and before.latest_updates:
@@ -111,7 +111,7 @@ def _update_until_won(
             checked = newest
         now = write_time(found.read_at, local)
         backup = backup_name(now)
-        tried = RepoUpdate(before, with_update(edited, update_type, now, backup), backup)
+        tried = RepoUpdate(before, with_update(edited, made, now, backup), backup)
         data = encode_repo(tried.after)
         storage.ensure_conditional_writes()
         storage.put_if_absent(backup_object(backup), found.data)
@@ -131,26 +131,26 @@ def _update_until_won(
     )
 
 
-def with_update(info: RepoInfo, update_type: UpdateType, now: int, backup: str) -> RepoInfo:
-    """`info` with a new entry in its ops log, by the rules of `latest_updates`.
+def with_update(
+    info: RepoInfo, made: UpdateType | tuple[UpdateType, ...], now: int, backup: str
+) -> RepoInfo:
+    """`info` with new entries in its ops log, oldest first, by the rules of `latest_updates`.
 
     The entry that was the newest receives the name of the backup: the state it produced. What
     overflows stays reachable through `repo_before_updates`, except entries without a backup
     (of a migration), which stay in the file. An edit that emptied the log leaves all of it to
     the backup.
     """
+    types = made if isinstance(made, tuple) else (made,)
     if not info.latest_updates:
-        updates = [Update(update_type, now)]
+        updates = _entries(types, now)
         return replace(info, latest_updates=tuple(updates), repo_before_updates=backup)
     limit = _num_updates_per_file(info)
     newest, *older = info.latest_updates
     check_not_ahead(newest.updated_at, now)
-    updates = [
-        # Readers refuse an entry that is not newer than the one below it.
-        Update(update_type, max(now, newest.updated_at + 1)),
-        replace(newest, backup_path=backup),
-    ]
-    updates += older
+    # Readers refuse an entry that is not newer than the one below it.
+    updates = _entries(types, max(now, newest.updated_at + len(types)))
+    updates += [replace(newest, backup_path=backup), *older]
     for index in range(limit, len(updates)):
         overflow = updates[index].backup_path
         if overflow is not None:
@@ -158,6 +158,30 @@ def with_update(info: RepoInfo, update_type: UpdateType, now: int, backup: str) 
                 info, latest_updates=tuple(updates[:index]), repo_before_updates=overflow
             )
     return replace(info, latest_updates=tuple(updates))
+
+
+def _entries(types: tuple[UpdateType, ...], newest: int) -> list[Update]:
+    """Newest first, a microsecond apart: only the newest of one write has a state."""
+    return [Update(one, newest - age) for age, one in enumerate(reversed(types))]
+
+
+def put_back(storage: Storage, data: bytes, found: VersionedBytes | None, aside: str) -> None:
+    """Replace a `repo` that is damaged or older than its backups by the bytes of a backup.
+
+    The bytes that were found are copied to `aside`; None: the file is missing. `ConflictError` if
+    another writer changed it since.
+    """
+    storage.ensure_conditional_writes()
+    try:
+        if found is None:
+            storage.put_if_absent(REPO_PATH, data)
+        else:
+            storage.put_if_absent(aside, found.data)
+            storage.put_if_match(REPO_PATH, data, found.version)
+    except PreconditionFailedError:
+        raise ConflictError(
+            f"{REPO_PATH} was changed by somebody else meanwhile, and is left as it is"
+        ) from None
 
 
 def check_not_ahead(updated_at: int, now: int) -> None:
