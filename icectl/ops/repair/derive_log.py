@@ -118,23 +118,17 @@ def _derive_chunks(
     for changes in read_chunk_changes(manifests, diff):
         node = by_path[changes.path]
         assert node is not None
-        rows = _without(_logged_chunks(changes, node), recorded_chunks(known, node.id))
+        rows = _without(_changed_chunks(changes), recorded_chunks(known, node.id))
         if len(rows):
             found.append(ArrayUpdatedChunks(node.id, rows))
     return tuple(sorted(found, key=lambda array: array.node_id))
 
 
-def _logged_chunks(changes: ChunkChanges, node: NodeSnapshot) -> Coordinates:
-    """Without those that a smaller shape took away, which logs do not list."""
-    assert isinstance(node.node_data, ArrayNodeData)
-    grid = np.array(node.node_data.num_chunks, np.uint64)
+def _changed_chunks(changes: ChunkChanges) -> Coordinates:
     found = CoordinateSet()
-    for rows in (changes.added, changes.overwritten):
+    for rows in (changes.added, changes.overwritten, changes.deleted):
         if rows is not None:
             found.add(rows)
-    deleted = changes.deleted
-    if deleted is not None and len(deleted) and deleted.shape[1] == len(grid):
-        found.add(deleted[(deleted < grid).all(axis=1)])
     return found.rows()
 
 
