@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 
-from icectl.checks.problem import UNREADABLE
-from icectl.errors import ObjectNotFoundError
+from icectl.checks.problem import UNREADABLE, error_of
+from icectl.checks.rules import Level
+from icectl.errors import ObjectNotFoundError, RefNotFoundError
 from icectl.format.values import decode_metadata, encode_metadata
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
@@ -16,10 +17,21 @@ from icectl.model.repo import (
     SnapshotInfo,
 )
 from icectl.model.snapshot import Snapshot
+from icectl.ops.refs import BranchChange
 from icectl.ops.repair.derive_log import derive_log, explains
+from icectl.ops.repair.survey import check_files
+from icectl.ops.validate.history import read_history
+from icectl.pipeline.progress import Progress
 from icectl.repository import edits
+from icectl.repository.backups import list_backups
 from icectl.repository.edits import Edited
+from icectl.repository.open import repository_at
+from icectl.repository.ops_log import backup_object, read_repo
 from icectl.repository.repository import Repository
+from icectl.repository.update import update_repo
+
+MOST_CANDIDATES = 100
+"""Snapshots and backups that are read to find the parent of a snapshot."""
 
 Infos = Mapping[SnapshotId, SnapshotInfo]
 
@@ -103,3 +115,74 @@ def unlisted_snapshots(repository: Repository, since: int | None = None) -> Iter
             yield repository.read_snapshot(snapshot_id)
         except (ObjectNotFoundError, *UNREADABLE):
             continue
+
+
+def adopt_snapshot(
+    repository: Repository, branch: str, snapshot_id: SnapshotId, progress: Progress
+) -> BranchChange:
+    """Create a branch at a snapshot file that `repo` does not list, after checking all it needs.
+
+    Its parent is what a backup of `repo` says, else the snapshot from which its transaction log
+    leads to it, else the first snapshot of the repository.
+    """
+    repository.check_online()
+    if repository.info is None:
+        check_adopted(repository, {snapshot_id}, (snapshot_id,), progress)
+        repository.refs.create_branch(branch, snapshot_id)
+        return BranchChange(branch, snapshot_id, None)
+    chain = find_chain(repository, snapshot_id)
+    new_state, _ = adopt(repository.info, branch, chain)
+    state = repository_at(repository.storage, new_state)
+    check_adopted(state, {one.id for one in chain}, (snapshot_id,), progress)
+    update_repo(repository.storage, lambda info: adopt(info, branch, chain))
+    return BranchChange(branch, snapshot_id, None)
+
+
+def find_chain(repository: Repository, snapshot_id: SnapshotId) -> list[SnapshotInfo]:
+    """The entries that `repo` needs for the snapshot, oldest first."""
+    info = repository.info
+    assert info is not None
+    known = {one.id: one for one in info.snapshots}
+    if snapshot_id in known:
+        return [known[snapshot_id]]
+    try:
+        snapshot = repository.read_snapshot(snapshot_id)
+    except ObjectNotFoundError:
+        raise RefNotFoundError(f"there is no file of a snapshot {snapshot_id}") from None
+    for backup in _states_with(repository, snapshot_id):
+        chain = follow({one.id: one for one in backup.snapshots}, snapshot_id, known)
+        if chain:
+            return chain
+    newest_first = sorted(known.values(), key=lambda one: one.flushed_at, reverse=True)
+    tips = {*repository.branches().values(), *repository.tags().values()}
+    candidates = sorted(newest_first, key=lambda one: one.id not in tips)[:MOST_CANDIDATES]
+    parent = find_parent(repository, snapshot, (one.id for one in candidates))
+    if parent is None:
+        parent = next(one.id for one in newest_first if one.parent_id is None)
+    return [info_of(snapshot, parent)]
+
+
+def _states_with(repository: Repository, snapshot_id: SnapshotId) -> Iterator[RepoInfo]:
+    """The states in backups that list the snapshot, newest first."""
+    made = list_backups(repository.storage)
+    for name in sorted(made, key=made.__getitem__, reverse=True)[:MOST_CANDIDATES]:
+        try:
+            state = read_repo(repository.storage, backup_object(name))
+        except (ObjectNotFoundError, *UNREADABLE):
+            continue
+        if any(one.id == snapshot_id for one in state.snapshots):
+            yield state
+
+
+def check_adopted(
+    repository: Repository,
+    adopted: Set[SnapshotId],
+    tips: Iterable[SnapshotId],
+    progress: Progress,
+) -> None:
+    """`FormatError` for the first thing that is missing or wrong in one of the snapshots."""
+    history = read_history(repository, tuple(map(str, tips)))
+    report = check_files(repository, history, Level.CHUNKS, progress)
+    for problem, snapshots in report.problems:
+        if problem.rule.severity == "error" and not adopted.isdisjoint(snapshots):
+            raise error_of(problem, "nothing was changed; restore the file first")

@@ -14,6 +14,7 @@ from icectl.render.text import escape_commands, escape_controls
 
 _ROLES: dict[Severity, Role] = {"error": "bad", "warning": "warning", "info": "dim"}
 SHOWN_REFS = 5
+SHOWN_CHUNKS = 5
 SUMMARY_FROM = 12
 """The number of findings from which a summary is useful."""
 
@@ -70,6 +71,11 @@ def render_finding(finding: Finding) -> Iterator[Block]:
     head = (f"{finding.severity} {finding.code}", _ROLES[finding.severity])
     yield (head, f"{known} ", (where, "path"))
     yield f"    {finding.title}: {finding.detail}"
+    if finding.chunks:
+        shown = ", ".join(str(list(chunk)) for chunk in finding.chunks[:SHOWN_CHUNKS])
+        rest = len(finding.chunks) - SHOWN_CHUNKS
+        more = f" and {rest} more" if rest > 0 else ""
+        yield f"    chunk {shown}{more} of {finding.path}"
     refs = [*finding.branches, *(f"tag {name}" for name in finding.tags)]
     if refs:
         more = f" and {len(refs) - SHOWN_REFS} more" if len(refs) > SHOWN_REFS else ""

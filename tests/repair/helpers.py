@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import datetime
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from icectl.checks.rules import Level
+from icectl.cli.main import run
 from icectl.ops.repair.run import (
     NAMED,
     RepairOptions,
@@ -94,12 +96,18 @@ def check_survivors(before: dict[str, dict[str, Any]], where: Path, result: Repa
 
 
 def commits_work(where: Path) -> None:
+    """Official commits, diffs and both collections, which change nothing that can be read."""
     repo = official(where)
     session = repo.writable_session("main")
     zarr.open_group(session.store, mode="a").attrs["after"] = "repair"
     session.commit("after the repair")
-    parent = list(repo.ancestry(branch="main"))[1]
-    assert repo.diff(from_snapshot_id=parent.id, to_branch="main") is not None
     for one in repo.ancestry(branch="main"):
         if one.parent_id is not None:
             repo.diff(from_snapshot_id=one.parent_id, to_snapshot_id=one.id)
+    before = versions(repo)
+    collect = ["gc", "--older-than", "0s", "--allow-recent", "--yes", "--quiet", "-r", str(where)]
+    assert run(collect, {"HOME": str(where)}) == 0
+    assert versions(official(where)) == before
+    now = datetime.datetime.now(datetime.UTC) + datetime.timedelta(seconds=1)
+    official(where).garbage_collect(now)
+    assert versions(official(where)) == before

@@ -16,6 +16,7 @@ from icectl.errors import FormatError
 from icectl.ops.expire.policy import Policy
 from icectl.ops.stats.result import StatsResult
 from icectl.ops.stats.run import StatsOptions, measure
+from icectl.ops.validate.findings import Report
 from icectl.ops.validate.result import ValidateResult
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.ops.validate.sampling import Sample
@@ -93,7 +94,7 @@ def test_stats_name_the_manifest_that_is_damaged(spark: Any, messy: Path, tmp_pa
 
 def validate_on_spark(
     spark: Any, where: Path, options: ValidateOptions
-) -> tuple[ValidateResult, list[str]]:
+) -> tuple[ValidateResult, Report]:
     from icectl.spark.validate import SparkValidateEngine
 
     options = replace(options, choose_engine=lambda num_chunk_refs: SparkValidateEngine(spark))
@@ -101,10 +102,11 @@ def validate_on_spark(
 
 
 def check_equal_findings(spark: Any, where: Path, options: ValidateOptions) -> ValidateResult:
-    told, missing = validate_on_spark(spark, where, options)
-    expected, expected_missing = validate(LocalStorage(where), options)
+    told, report = validate_on_spark(spark, where, options)
+    expected, expected_report = validate(LocalStorage(where), options)
     assert replace(told, engine="local") == expected
-    assert sorted(missing) == sorted(expected_missing)
+    assert sorted(report.missing) == sorted(expected_report.missing)
+    assert sorted(report.lost_files) == sorted(expected_report.lost_files)
     return told
 
 

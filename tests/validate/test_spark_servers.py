@@ -71,11 +71,12 @@ def check_equal_findings(
     from icectl.spark.validate import SparkValidateEngine
 
     engine = SparkValidateEngine(spark)
-    told, missing = validate(storage, replace(options, choose_engine=lambda _: engine))
+    told, report = validate(storage, replace(options, choose_engine=lambda _: engine))
     assert told.engine == "spark"
-    expected, expected_missing = validate(storage, options)
+    expected, expected_report = validate(storage, options)
     assert replace(told, engine="local") == expected
-    assert sorted(missing) == sorted(expected_missing)
+    assert sorted(report.missing) == sorted(expected_report.missing)
+    assert sorted(report.lost_files) == sorted(expected_report.lost_files)
     return expected
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
+import typer
+
 from icectl.cli.context import CommandContext
 from icectl.cli.options import (
     BranchArgument,
@@ -11,6 +15,7 @@ from icectl.cli.options import (
     RefArgument,
     command,
 )
+from icectl.errors import UsageError
 from icectl.ops import refs
 from icectl.render.refs import render_branch_change, render_branches
 from icectl.repository.resolve import DEFAULT_REF
@@ -20,6 +25,10 @@ EXAMPLES = {
     "branch create": (
         ("icectl branch create dev", "a branch at the tip of main"),
         ("icectl branch create fix v1.0", "a branch at the commit of tag v1.0"),
+        (
+            "icectl branch create found 9XJF5WGWQJ6TFGB3Q3Z0 --adopt",
+            "a branch at a lost commit, whose file still exists",
+        ),
     ),
     "branch delete": (
         ("icectl branch delete dev", "gc deletes the commits later"),
@@ -46,13 +55,47 @@ def list_branches(context: CommandContext) -> None:
 
 
 @command()
-def create(context: CommandContext, name: NewNameArgument, ref: DefaultRefArgument = None) -> None:
+def create(
+    context: CommandContext,
+    name: NewNameArgument,
+    ref: DefaultRefArgument = None,
+    adopt: Annotated[
+        bool,
+        typer.Option(
+            "--adopt", help="REF is the id of a snapshot file that the repository does not list."
+        ),
+    ] = False,
+) -> None:
     """Create a branch.
 
     The branch points to REF, by default to the tip of main.
+
+    With --adopt, REF is the full id of a file in snapshots/ that the repo file does not list, for
+    example a commit that was lost with a damaged repo file. The snapshot, its transaction log,
+    manifests and chunks are checked first. Its parent is the one in a backup of the repo file,
+    else the snapshot that its transaction log continues, else the first snapshot.
     """
     at = DEFAULT_REF if ref is None else ref
+    if adopt:
+        context.emit(_adopt(context, name, at), render_branch_change)
+        return
     context.emit(refs.create_branch(context.open_repository(), name, at), render_branch_change)
+
+
+def _adopt(context: CommandContext, name: str, ref: str) -> refs.BranchChange:
+    from icectl.model.ids import SnapshotId
+    from icectl.ops.adopt import adopt_snapshot
+    from icectl.pipeline.progress import Progress
+
+    try:
+        snapshot_id = SnapshotId.parse(ref.upper())
+    except ValueError:
+        raise UsageError(
+            f"--adopt needs the full id of a snapshot, but {ref!r} is not one",
+            hint="its id is the name of a file in snapshots/",
+        ) from None
+    progress = Progress(lambda label, total, unit: context.progress(label, total, unit=unit))
+    return adopt_snapshot(context.open_repository(), name, snapshot_id, progress)
 
 
 @command()

@@ -118,6 +118,15 @@ def validate(
             help="Write the missing objects to FILE, for `icectl gc --known-missing`.",
         ),
     ] = None,
+    missing: Annotated[
+        str | None,
+        typer.Option(
+            "--missing",
+            metavar="FILE",
+            help="Write the paths of missing and damaged files to FILE, one per line, to fetch "
+            "them from a mirror, for example with `rclone copy --files-from FILE`.",
+        ),
+    ] = None,
     junit: Annotated[
         str | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit report.")
     ] = None,
@@ -179,6 +188,7 @@ def validate(
         {
             "--write-baseline": write_baseline,
             "--known-missing": known_missing,
+            "--missing": missing,
             "--junit": junit,
             "--sarif": sarif,
         }
@@ -214,7 +224,7 @@ def validate(
     )
     progress = Progress(lambda label, total, unit: context.progress(label, total, unit=unit))
     with engines:
-        result, missing = run_validation(context.open_storage(), options, progress)
+        result, report = run_validation(context.open_storage(), options, progress)
     result = replace(result, notes=tuple(map(describe_hint, result.notes)))
     if write_baseline is not None:
         lines = (f"{line}\n" for line in render_jsonl(result.findings))
@@ -226,7 +236,9 @@ def validate(
     if sarif is not None:
         _write("--sarif", sarif, [render_sarif(result, RULES.values())])
     if known_missing is not None:
-        _write("--known-missing", known_missing, (f"{path}\n" for path in missing))
+        _write("--known-missing", known_missing, (f"{path}\n" for path in report.missing))
+    if missing is not None:
+        _write("--missing", missing, (f"{path}\n" for path in sorted(report.lost_files)))
     if github:
         context.output.write_lines(render_github(result))
     elif context.options.jsonl:
