@@ -48,17 +48,18 @@ def test_missing_files_come_back_from_a_mirror(
     command = ("validate", "--level", "chunks", "--missing", str(missing), "-r", str(where))
     assert icectl(*command).code == 3
     paths = missing.read_text().splitlines()
-    assert {str(path.relative_to(where)) for path in gone} <= set(paths)
+    # What a lost snapshot or manifest refers to is known as soon as it is back.
+    assert {str(path.relative_to(where)) for path in gone[:2]} <= set(paths)
     assert paths == sorted(set(paths))
-    # The format of `rclone --files-from` is that of `cpio` and `tar --files-from`.
-    subprocess.run(
-        f"tar -C {mirror} -cf - --files-from {missing} | tar -C {where} -xf -",
-        shell=True,
-        check=True,
-    )
-    # A manifest that was missing may have hidden others.
-    assert icectl(*command).code == 0
-    assert missing.read_text() == ""
+    rounds = 0
+    while missing.read_text():
+        rounds += 1
+        # The format of `rclone --files-from` is that of `tar`.
+        fetch = f"tar -C {mirror} -cf - --files-from {missing} | tar -C {where} -xf -"
+        subprocess.run(fetch, shell=True, check=True)
+        done = icectl(*command)
+    assert done.code == 0
+    assert rounds <= 3
 
 
 def test_the_list_is_complete(icectl: Icectl, where: Path, tmp_path: Path) -> None:  # noqa: F811
