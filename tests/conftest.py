@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,10 @@ settings.load_profile("icectl")
 os.environ["TERM"] = "xterm-256color"
 for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
+
+# A shell starts background jobs with SIGINT ignored, and their children inherit that.
+if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 pytest_plugins = ["tests.servers.fixtures"]
 

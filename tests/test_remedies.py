@@ -25,6 +25,8 @@ MAY_NAME_COMMANDS = {
     "checks/rules.py",
     # Ids are hashes of a text that begins with `icectl demo`.
     "demo/own.py",
+    # The tour shows command lines.
+    "demo/tour.py",
 }
 FIRST_WORDS = "|".join(sorted({command.name.split()[0] for command in COMMANDS}))
 COMMAND_OR_OPTION = re.compile(

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 
+import numpy as np
+
 from icectl.checks import rules
 from icectl.checks.node import check_extents, check_node, unknown_kind
 from icectl.checks.order import first_disorder
@@ -13,6 +15,7 @@ from icectl.errors import FormatError
 from icectl.format.snapshot import decode_snapshot
 from icectl.format.values import decode_metadata
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
+from icectl.model.node_columns import ARRAY, GROUP, SnapshotColumns, byte_rows, columns_of
 from icectl.model.repo import SnapshotInfo
 from icectl.model.snapshot import ArrayNodeData, Snapshot, UnknownNodeData, path_sort_key
 from icectl.repository.history import find_cycles
@@ -29,6 +32,7 @@ def check_snapshot(
     path = STANDARD.snapshot(snapshot_id)
     try:
         snapshot = decode_snapshot(data)
+        columns = columns_of(snapshot)
     except UNREADABLE as error:
         return None, [unreadable(rules.SNAPSHOT_UNREADABLE, path, error)]
     problems = [*check_snapshot_id(snapshot, snapshot_id)]
@@ -45,17 +49,19 @@ def check_snapshot(
             *_check_nodes(snapshot),
         )
     )
-    problems += [*check_manifest_repeats(snapshot)] or _check_manifest_order(snapshot)
-    problems += check_manifest_use(snapshot)
+    problems += [*check_manifest_repeats(columns)] or _check_manifest_order(snapshot)
+    problems += check_manifest_use(columns)
     return snapshot, problems
 
 
-def check_snapshot_id(snapshot: Snapshot, expected: SnapshotId) -> Iterator[Problem]:
+def check_snapshot_id(
+    snapshot: Snapshot | SnapshotColumns, expected: SnapshotId
+) -> Iterator[Problem]:
     if snapshot.id != expected:
         yield wrong_id(rules.SNAPSHOT_ID, STANDARD.snapshot(expected), snapshot.id)
 
 
-def check_parent_v1(snapshot: Snapshot) -> Iterator[Problem]:
+def check_parent_v1(snapshot: Snapshot | SnapshotColumns) -> Iterator[Problem]:
     """In a repository of spec version 1, a lost parent would hide all older versions."""
     if snapshot.has_lost_parent:
         detail = "it has no parent, but it is not the initial snapshot"
@@ -147,20 +153,18 @@ def _check_nodes(snapshot: Snapshot) -> Iterator[Found]:
                 yield rule, detail, node.path
 
 
-def check_node_kinds(snapshot: Snapshot) -> Iterator[Problem]:
+def check_node_kinds(snapshot: SnapshotColumns) -> Iterator[Problem]:
     """A node of an unknown kind may refer to objects in an unknown way."""
-    for node in snapshot.nodes:
-        if isinstance(node.node_data, UnknownNodeData):
-            yield Problem(
-                rules.NODE_UNKNOWN,
-                STANDARD.snapshot(snapshot.id),
-                unknown_kind(node.node_data),
-                node.path,
-            )
+    kind = snapshot.nodes.kind
+    for row in np.flatnonzero((kind != ARRAY) & (kind != GROUP)).tolist():
+        node = snapshot.nodes.read(row)
+        assert isinstance(node.node_data, UnknownNodeData)
+        detail = unknown_kind(node.node_data)
+        yield Problem(rules.NODE_UNKNOWN, STANDARD.snapshot(snapshot.id), detail, node.path)
 
 
-def check_manifest_repeats(snapshot: Snapshot) -> Iterator[Problem]:
-    ids = [file.id for file in snapshot.all_manifest_files]
+def check_manifest_repeats(snapshot: SnapshotColumns) -> Iterator[Problem]:
+    ids = snapshot.manifest_files.ids()
     if len(set(ids)) < len(ids):
         first = next(id_ for number, id_ in enumerate(ids) if id_ in ids[:number])
         detail = f"the manifest {first} is listed twice"
@@ -175,16 +179,19 @@ def _check_manifest_order(snapshot: Snapshot) -> Iterator[Problem]:
             yield Problem(rules.MANIFEST_LIST, STANDARD.snapshot(snapshot.id), detail)
 
 
-def check_manifest_use(snapshot: Snapshot) -> Iterator[Problem]:
+def check_manifest_use(snapshot: SnapshotColumns) -> Iterator[Problem]:
     """The listed manifests are those that arrays refer to."""
-    listed = {file.id for file in snapshot.all_manifest_files}
-    used: dict[ManifestId, str] = {}
-    for node in snapshot.nodes:
-        if isinstance(node.node_data, ArrayNodeData):
-            used.update((ref.object_id, node.path) for ref in node.node_data.manifests)
+    nodes = snapshot.nodes
+    listed = set(byte_rows(snapshot.manifest_files.id))
+    references = byte_rows(nodes.manifest_id)
+    used = set(references)
+    if used == listed:
+        return
     path = STANDARD.snapshot(snapshot.id)
-    for manifest_id in sorted(used.keys() - listed):
-        detail = f"the manifest {manifest_id}"
-        yield Problem(rules.MANIFEST_UNLISTED, path, detail, used[manifest_id])
-    for manifest_id in sorted(listed - used.keys()):
-        yield Problem(rules.MANIFEST_UNUSED, path, f"the manifest {manifest_id}")
+    rows = {id_: row for row, id_ in enumerate(references)}
+    for id_ in sorted(used - listed):
+        node = nodes.read(int(np.searchsorted(nodes.first_manifest, rows[id_], "right")) - 1)
+        detail = f"the manifest {ManifestId(id_)}"
+        yield Problem(rules.MANIFEST_UNLISTED, path, detail, node.path)
+    for id_ in sorted(listed - used):
+        yield Problem(rules.MANIFEST_UNUSED, path, f"the manifest {ManifestId(id_)}")

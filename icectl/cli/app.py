@@ -11,9 +11,9 @@ EXAMPLES, add its line to `COMMANDS`, and run `make generate`.
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
-import inspect
 import re
 import sys
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 from icectl.cli.exit_codes import EXIT_CODES, USAGE
-from icectl.cli.options import COMMON, common_parameters, take_common
+from icectl.cli.options import COMMON, CommonOptions, option_parameters, set_parameters
 from icectl.errors import UsageError
 
 PROGRAM = "icectl"
@@ -40,6 +40,23 @@ class Command:
     summary: str
     target: str
     """`module:function` below `icectl.cli.commands`."""
+
+    @property
+    def module(self) -> Any:
+        return importlib.import_module(f"icectl.cli.commands.{self.target.partition(':')[0]}")
+
+    @property
+    def examples(self) -> tuple[tuple[str, str], ...]:
+        """Pairs of command line and explanation."""
+        found: dict[str, tuple[tuple[str, str], ...]] = self.module.EXAMPLES
+        return found.get(self.name, ())
+
+    @property
+    def epilog(self) -> str:
+        """The examples; typer re-flows paragraphs that do not begin with \\b."""
+        lines = [f"  {line}\n      {meaning}" for line, meaning in self.examples]
+        examples = "\b\nExamples:\n" + "\n".join(lines) if lines else ""
+        return f"{examples}\n\n{COMMON_HELP}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,23 +82,23 @@ COMMANDS = (
     Command("show", "Show a commit in full", "show:show"),
     Command("ls", "List the groups and arrays of a snapshot", "show:ls"),
     Command("diff", "Show changes between two versions", "diff:diff"),
-    Command("branch list", "List the branches", "branch:list_branches"),
-    Command("branch create", "Create a branch", "branch:create"),
-    Command("branch delete", "Delete a branch", "branch:delete"),
-    Command("branch reset", "Move a branch to another commit", "branch:reset"),
-    Command("tag list", "List the tags", "tag:list_tags"),
-    Command("tag create", "Create a tag", "tag:create"),
-    Command("tag delete", "Delete a tag permanently", "tag:delete"),
+    Command("branch list", "List the branches", "refs:list_branches"),
+    Command("branch create", "Create a branch", "refs:create_branch"),
+    Command("branch delete", "Delete a branch", "refs:delete_branch"),
+    Command("branch reset", "Move a branch to another commit", "refs:reset_branch"),
+    Command("tag list", "List the tags", "refs:list_tags"),
+    Command("tag create", "Create a tag", "refs:create_tag"),
+    Command("tag delete", "Delete a tag permanently", "refs:delete_tag"),
     Command("ops-log", "Show the operations on the repository", "ops_log:ops_log"),
-    Command("status show", "Show whether the repository accepts changes", "status:status"),
-    Command("status set", "Set the repository online, read-only or offline", "status:set_status"),
-    Command("config get", "Show the stored configuration", "config:get"),
-    Command("config set", "Set a value of the stored configuration", "config:set_value"),
-    Command("metadata get", "Show the metadata of the repository", "metadata:get"),
-    Command("metadata set", "Add or replace a metadata value", "metadata:set_value"),
-    Command("metadata unset", "Remove metadata values", "metadata:unset"),
-    Command("flags list", "List the feature flags", "flags:list_flags"),
-    Command("flags set", "Turn a feature flag on or off", "flags:set_flag"),
+    Command("status show", "Show whether the repository accepts changes", "settings:show_status"),
+    Command("status set", "Set the repository online, read-only or offline", "settings:set_status"),
+    Command("config get", "Show the stored configuration", "settings:get_config"),
+    Command("config set", "Set a value of the stored configuration", "settings:set_config"),
+    Command("metadata get", "Show the metadata of the repository", "settings:get_metadata"),
+    Command("metadata set", "Add or replace a metadata value", "settings:set_metadata"),
+    Command("metadata unset", "Remove metadata values", "settings:unset_metadata"),
+    Command("flags list", "List the feature flags", "settings:list_flags"),
+    Command("flags set", "Turn a feature flag on or off", "settings:set_flag"),
     Command("expire", "Release old snapshots from the history", "expire:expire"),
     Command("gc", "Delete unreferenced objects", "gc:collect"),
     Command("repair", "Repair problems that prevent safe writes", "repair:repair"),
@@ -109,6 +126,10 @@ ALIASES = {
 }
 """Names of the same commands in git, restic and borg."""
 
+REPORTED_PACKAGES = (
+    *("typer", "rich", "numpy", "flatbuffers", "zstandard", "msgpack"),
+    *("fsspec", "s3fs", "gcsfs", "pyspark", "pyarrow", "icechunk"),
+)
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
@@ -124,8 +145,24 @@ def subcommands(group: str = "") -> dict[str, str]:
     return found
 
 
-class HelpfulCommand(TyperCommand):
-    """A command with paged help; `-5` means `-n 5` if the command takes `-n`."""
+class PagedHelp:
+    """Shows the help in the pager on a terminal."""
+
+    def get_help_option(self, ctx: Any) -> Any:
+        option = super().get_help_option(ctx)  # type: ignore[misc]
+        option.callback = _show_help
+        return option
+
+
+def _show_help(ctx: Any, _parameter: Any, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        with ctx.find_root().obj.output as output:
+            output.write(ctx.get_help().splitlines(), paged=True)
+        raise typer.Exit(0)
+
+
+class HelpfulCommand(PagedHelp, TyperCommand):
+    """A command with short help; `-5` means `-n 5` if the command takes `-n`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if any("-n" in parameter.opts for parameter in self.params):
@@ -133,9 +170,6 @@ class HelpfulCommand(TyperCommand):
             head = [re.sub(r"^-(\d+)$", r"-n\1", word) for word in args[:end]]
             args = head + args[end:]
         return super().parse_args(ctx, args)
-
-    def get_help_option(self, ctx: Any) -> Any:
-        return _paged(super().get_help_option(ctx))
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
@@ -159,7 +193,7 @@ def own_parameters(command: Any) -> list[Any]:
     return [parameter for parameter in command.params if parameter.name not in COMMON]
 
 
-class LazyGroup(TyperGroup):
+class LazyGroup(PagedHelp, TyperGroup):
     """A group whose commands are imported when they are called."""
 
     @property
@@ -167,11 +201,14 @@ class LazyGroup(TyperGroup):
         return "" if self.name == PROGRAM else str(self.name)
 
     def list_commands(self, ctx: Any) -> list[str]:
-        return list(subcommands(self._prefix))
+        # `run` turns help into an option, so only completion gets to see it.
+        return [*subcommands(self._prefix), *([] if self._prefix else ["help"])]
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         if not self._prefix:
             cmd_name = ALIASES.get(cmd_name, cmd_name)
+            if cmd_name == "help" and ctx.resilient_parsing:
+                return root()
         return load(f"{self._prefix} {cmd_name}".strip())
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
@@ -190,16 +227,13 @@ class LazyGroup(TyperGroup):
             raise UsageError(f"unknown command: {ctx.command_path} {name}", hint=hint)
         return super().resolve_command(ctx, args)
 
-    def get_help_option(self, ctx: Any) -> Any:
-        return _paged(super().get_help_option(ctx))
-
 
 @cache
 def load(name: str) -> Any:
     """Return the typer command or group with this full name, or None."""
     if name in GROUPS:
         return _make_group(name, GROUPS[name].summary + ".", GROUPS[name].default)
-    command = _find(name)
+    command = find_command(name)
     if command is None:
         return None
     app = typer.Typer(add_completion=False, rich_markup_mode=None)
@@ -207,9 +241,9 @@ def load(name: str) -> Any:
         name=name.rpartition(" ")[2],
         cls=HelpfulCommand,
         short_help=command.summary,
-        epilog=_epilog(name),
+        epilog=command.epilog,
         context_settings=_CONTEXT,
-    )(getattr(_module(command), command.target.partition(":")[2]))
+    )(getattr(command.module, command.target.partition(":")[2]))
     return typer.main.get_command(app)
 
 
@@ -230,8 +264,7 @@ def _make_group(name: str, text: str, default: str | None, epilog: str | None = 
         context_settings=_CONTEXT,
     )
 
-    def callback(ctx: typer.Context, **values: Any) -> Any:
-        take_common(ctx, values)
+    def callback(ctx: typer.Context, **_values: Any) -> Any:
         if ctx.invoked_subcommand is not None:
             return None
         if default is None:
@@ -241,84 +274,52 @@ def _make_group(name: str, text: str, default: str | None, epilog: str | None = 
         with command.make_context(default, [], parent=ctx) as below:
             return below.command.invoke(below)
 
-    parameters = [
-        inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-        *common_parameters(repository=True, storage_options=True, jsonl=True),
-    ]
-    if name == PROGRAM:
-        parameters.append(_version_parameter())
-    callback.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
-    callback.__annotations__ = {}
+    groups = (CommonOptions, RootOptions) if name == PROGRAM else (CommonOptions,)
+    set_parameters(callback, [one for group in groups for one in option_parameters(group)])
     app.callback(help=text, epilog=epilog)(callback)
     return typer.main.get_command(app)
 
 
-def _version_parameter() -> inspect.Parameter:
-    def show(value: bool) -> None:
-        if value:
-            from icectl.cli.version import version_lines
+def _show_version(wanted: bool) -> None:
+    """Print the versions from the metadata of installed packages, without importing them."""
+    if not wanted:
+        return
+    import platform
+    from importlib import metadata
 
-            sys.stdout.write("".join(f"{line}\n" for line in version_lines()))
-            raise typer.Exit(0)
+    from icectl import __version__
 
-    option = typer.Option(
-        "--version", "-V", is_eager=True, callback=show, help="Show versions for a bug report."
-    )
-    return inspect.Parameter(
-        "version", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=Annotated[bool, option]
-    )
-
-
-def examples_of(name: str) -> tuple[tuple[str, str], ...]:
-    """Return the examples of a command: pairs of command line and explanation."""
-    command = _find(name)
-    assert command is not None
-    examples: dict[str, tuple[tuple[str, str], ...]] = _module(command).EXAMPLES
-    return examples.get(name, ())
+    system = f"{platform.python_implementation()}, {platform.system()} {platform.machine()}"
+    lines = [f"icectl {__version__}", f"python {platform.python_version()} ({system})"]
+    for package in REPORTED_PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            lines.append(f"{package} {metadata.version(package)}")
+    sys.stdout.write("\n".join(lines) + "\n")
+    raise typer.Exit(0)
 
 
-def _find(name: str) -> Command | None:
+@dataclass(frozen=True, slots=True)
+class RootOptions:
+    version: Annotated[
+        bool,
+        typer.Option("--version", "-V", is_eager=True, callback=_show_version),
+        "Show versions for a bug report.",
+    ] = False
+
+
+def find_command(name: str) -> Command | None:
     return next((command for command in COMMANDS if command.name == name), None)
 
 
-def _module(command: Command) -> Any:
-    return importlib.import_module(f"icectl.cli.commands.{command.target.partition(':')[0]}")
-
-
-def find_command(arguments: list[str]) -> str:
-    """The command that the words name, "" where they name none."""
-    names = {command.name for command in COMMANDS}
+def called_command(arguments: list[str]) -> str:
+    """Return the name of the command that the words call, or an empty text."""
     for place, word in enumerate(arguments):
-        if word in GROUPS or word in names:
-            below = f"{word} {arguments[place + 1]}" if place + 1 < len(arguments) else ""
-            return below if below in names else word
+        below = " ".join(arguments[place : place + 2])
+        if word in GROUPS or find_command(word):
+            return below if find_command(below) else word
     return ""
 
 
 def parameters_of(command: str) -> list[Any]:
-    """Of a command by its full name; none of \"\"."""
+    """Return the parameters of a command, and none for an empty name."""
     return list(load(command).params) if command else []
-
-
-def _epilog(name: str) -> str:
-    """Format the examples; typer re-flows paragraphs that do not begin with \\b."""
-    lines = [f"  {line}\n      {meaning}" for line, meaning in examples_of(name)]
-    examples = "\b\nExamples:\n" + "\n".join(lines) if lines else ""
-    return f"{examples}\n\n{COMMON_HELP}".strip()
-
-
-def _paged(option: Any) -> Any:
-    """Make the help option use the pager on a terminal."""
-    if option is None:
-        return None
-
-    def show(ctx: Any, _parameter: Any, value: bool) -> None:
-        if value and not ctx.resilient_parsing:
-            from icectl.cli.terminal import Output
-
-            with Output(ctx.find_root().obj.environ) as output:
-                output.write(ctx.get_help().splitlines(), paged=True)
-            raise typer.Exit(0)
-
-    option.callback = show
-    return option

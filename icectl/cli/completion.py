@@ -10,7 +10,8 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -32,15 +33,14 @@ def _completer(find: Callable[[typer.Context, str], Iterable[str]]) -> Completer
     return complete
 
 
-def _given(ctx: typer.Context, name: str) -> list[str]:
-    """Return the values of a common option, given before or after the command."""
-    found: list[str] = []
-    current: typer.Context | None = ctx
-    while current is not None:
-        value = current.params.get(name)
-        found += [] if value is None else [value] if isinstance(value, str) else list(value)
-        current = current.parent  # type: ignore[assignment]
-    return found
+def given_values(ctx: typer.Context | None, name: str) -> list[Any]:
+    """Return the values of a common option, last one first: after the command, then before it."""
+    found: list[Any] = []
+    while ctx is not None:
+        value = ctx.params.get(name)
+        found += value[::-1] if isinstance(value, list | tuple) else [value]
+        ctx = ctx.parent  # type: ignore[assignment]
+    return [value for value in found if value is not None]
 
 
 def _open(ctx: typer.Context) -> Repository:
@@ -48,8 +48,8 @@ def _open(ctx: typer.Context) -> Repository:
     from icectl.repository.open import open_repository
     from icectl.storage.open import open_storage
 
-    repo = _given(ctx, "repo")
-    location = find_location(repo[0] if repo else None, _given(ctx, "storage_option"), os.environ)
+    repo = next(iter(given_values(ctx, "repo")), None)
+    location = find_location(repo, given_values(ctx, "storage_option")[::-1], os.environ)
     return open_repository(open_storage(location.url, location.storage_options))
 
 
@@ -80,30 +80,6 @@ def _remotes(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
     return read_config_file(os.environ).repositories
 
 
-def _rules(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
-    from icectl.checks.rules import RULES
-
-    return [*RULES, "all"]
-
-
-def _flags(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
-    from icectl.model.repo import FEATURE_FLAGS
-
-    return FEATURE_FLAGS.values()
-
-
-def _config_keys(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
-    from icectl.ops.config_keys import KEYS
-
-    return KEYS
-
-
-def _operations(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
-    from icectl.ops.ops_log import KINDS
-
-    return KINDS
-
-
 def _paths(incomplete: str, *, directories_only: bool) -> Iterable[str]:
     directory, slash, _ = incomplete.rpartition("/")
     for entry in os.scandir((directory + slash) or "."):
@@ -126,11 +102,10 @@ BY_METAVAR: dict[str | None, Completer] = {
     ),
     "FILE": _completer(lambda _ctx, word: _paths(word, directories_only=False)),
     "DIRECTORY": _completer(lambda _ctx, word: _paths(word, directories_only=True)),
-    "FLAG": _completer(_flags),
-    "CONFIG_KEY": _completer(_config_keys),
-    "AVAILABILITY": _completer(lambda _ctx, _: ("online", "read-only", "offline")),
-    "CODE": _completer(_rules),
-    "KIND": _completer(_operations),
-    "KINDS": _completer(lambda _ctx, _: ("snapshots", "transaction_logs", "manifests", "chunks")),
+    "FLAG": _completer(lambda *_: import_module("icectl.model.repo").FEATURE_FLAGS.values()),
+    "CONFIG_KEY": _completer(lambda *_: import_module("icectl.ops.config_keys").KEYS),
+    "CODE": _completer(lambda *_: [*import_module("icectl.checks.rules").RULES, "all"]),
+    "KIND": _completer(lambda *_: import_module("icectl.ops.ops_log").KINDS),
+    "KINDS": _completer(lambda *_: ("snapshots", "transaction_logs", "manifests", "chunks")),
 }
 """The completion for each metavar, the same in every command."""

@@ -8,12 +8,15 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from icectl.cli.options import CommonOptions
 from icectl.cli.terminal import Output, is_terminal
+from icectl.cli.values import parse_moment
 from icectl.errors import RefusedError, UsageError
 from icectl.render.blocks import Block
 from icectl.render.text import escape_controls
@@ -23,8 +26,7 @@ if TYPE_CHECKING:
 
     from icectl.cli.config_file import ConfigFile
     from icectl.cli.locations import Location
-    from icectl.cli.options import CommonOptions
-    from icectl.render.progress import Phase, ProgressDisplay
+    from icectl.pipeline.progress import StartCounter
     from icectl.repository.repository import Repository
     from icectl.storage.contract import Storage
 
@@ -33,13 +35,18 @@ Renderer = Callable[[T], Iterable[Block]]
 
 
 class CommandContext:
-    def __init__(self, command: str, options: CommonOptions, environ: Mapping[str, str]) -> None:
-        if options.json and options.jsonl:
-            raise UsageError("--json and --jsonl cannot be combined")
-        self.command = command
-        self.options = options
+    """One run of icectl; the command and its options are known once they are parsed."""
+
+    def __init__(self, environ: Mapping[str, str]) -> None:
         self.environ = environ
-        self.output = Output(environ, no_color=options.no_color)
+        self.options = CommonOptions()
+        self.command = ""
+        self.words: Sequence[str] = ()
+        """The texts among the arguments of a command that takes --repo."""
+
+    @cached_property
+    def output(self) -> Output:
+        return Output(self.environ, no_color=self.options.no_color)
 
     @property
     def wants_text(self) -> bool:
@@ -56,25 +63,17 @@ class CommandContext:
         """The location of the repository, found as the help of `--repo` says."""
         from icectl.cli.locations import find_location
 
-        return find_location(self.options.repo, self.options.storage_option, self.environ)
+        return find_location(self.options.repo, self.options.storage_option or (), self.environ)
 
     def open_storage(self, location: str | None = None) -> Storage:
         """Return the storage at `location` (default: `self.location`) without reading from it."""
-        from icectl.storage.open import open_storage
-
-        found = self._find(location)
-        return open_storage(found.url, found.storage_options)
-
-    def _find(self, location: str | None) -> Location:
         from icectl.cli.locations import find_location
-        from icectl.cli.variables import check_variables
+        from icectl.cli.storages import open_location
 
         if location is None:
-            found = self.location
-        else:
-            found = find_location(location, self.options.storage_option, self.environ)
-        check_variables(found, self.environ)
-        return found
+            return open_location(self.location, self.environ)
+        options = self.options.storage_option or ()
+        return open_location(find_location(location, options, self.environ), self.environ)
 
     def open_repository(self) -> Repository:
         from icectl.repository.open import open_repository
@@ -93,8 +92,6 @@ class CommandContext:
         fixed = self.environ.get("ICECTL_NOW")
         if not fixed:
             return time.time_ns() // 1000
-        from icectl.cli.moments import parse_moment
-
         try:
             return parse_moment(fixed, 0)
         except UsageError:
@@ -103,27 +100,23 @@ class CommandContext:
                 hint="unset ICECTL_NOW, or set a time such as 2024-01-31T12:00:00Z",
             ) from None
 
-    def parse_moment(self, text: str | None) -> int | None:
-        """Parse a value of `--since`; None stays None."""
-        from icectl.cli.moments import parse_moment
+    def parse_moment(self, text: str | None, *, last: bool = False) -> int | None:
+        """Parse a value of `--since`, or with `last` of `--until`; None stays None."""
+        return None if text is None else parse_moment(text, self.now(), last=last)
 
-        return None if text is None else parse_moment(text, self.now())
+    def emit(
+        self, document: T, text: Renderer[T], *, lines: str | None = None, paged: bool = False
+    ) -> None:
+        """Print a result as JSON, or as the blocks of `text(document)`.
 
-    def parse_last_moment(self, text: str | None) -> int | None:
-        """Parse a value of `--until`, where a date includes the day."""
-        from icectl.cli.moments import parse_last_moment
-
-        return None if text is None else parse_last_moment(text, self.now())
-
-    def emit(self, document: T, text: Renderer[T], *, paged: bool = False) -> None:
-        """Print a result as JSON, or as the blocks of `text(document)`."""
+        With `--jsonl`, print one object per element of the field `lines`.
+        """
         if self.wants_text:
             self.output.write(text(document), paged=paged)
-            return
-        from icectl.render.json import render_json
-
-        indent = self.options.json and sys.stdout.isatty()
-        self.output.write_lines([render_json(document, indent=indent)])
+        elif self.options.jsonl and lines is not None:
+            self.emit_lines(getattr(document, lines))
+        else:
+            self.emit_json(document)
 
     def emit_list(
         self,
@@ -133,19 +126,34 @@ class CommandContext:
         *,
         beside: Mapping[str, Any] | None = None,
         paged: bool = True,
+        if_empty: str = "",
     ) -> None:
         """Print a list: as `{**beside, key: [...]}`, one object per line, or rendered by `text`.
 
         `items` may be an iterator: `--jsonl` and a streaming `text` print items as they arrive.
         """
         if self.options.jsonl:
-            from icectl.render.json import render_jsonl
-
-            self.output.write_lines(render_jsonl(items))
+            self.emit_lines(items)
         elif self.options.json:
-            self.emit({**(beside or {}), key: list(items)}, lambda _document: ())
+            self.emit_json({**(beside or {}), key: list(items)})
         else:
-            self.output.write(text(items), paged=paged)
+            rest = iter(items)
+            first = list(islice(rest, 1))
+            if if_empty and not first:
+                self.note(if_empty)
+            self.output.write(text(chain(first, rest)), paged=paged)
+
+    def emit_json(self, document: Any) -> None:
+        from icectl.render.json import render_json
+
+        indent = self.options.json and sys.stdout.isatty()
+        self.output.write_lines([render_json(document, indent=indent)])
+
+    def emit_lines(self, items: Iterable[Any]) -> None:
+        """Print one JSON object per line."""
+        from icectl.render.json import render_jsonl
+
+        self.output.write_lines(render_jsonl(items))
 
     def note(self, message: str) -> None:
         """Print a note to stderr, except with --quiet."""
@@ -157,18 +165,15 @@ class CommandContext:
         self._say(f"warning: {message}")
 
     @cached_property
-    def _progress(self) -> ProgressDisplay:
+    def progress(self) -> StartCounter:
+        """Shows a bar on a terminal, a line every 30 seconds elsewhere, nothing with --quiet."""
         from icectl.render.progress import ProgressDisplay
 
         if self.options.quiet:
-            return ProgressDisplay()
+            return ProgressDisplay().phase
         if not is_terminal(sys.stderr, self.environ):
-            return ProgressDisplay(log=self._say)
-        return ProgressDisplay(console=self._error_console())
-
-    def progress(self, label: str, total: int | None = None, *, unit: str = "") -> Phase:
-        """Show a bar on a terminal, a line every 30 seconds elsewhere, nothing with --quiet."""
-        return self._progress.phase(label, total, unit)
+            return ProgressDisplay(log=self._say).phase
+        return ProgressDisplay(console=self._error_console()).phase
 
     def _error_console(self) -> Console:
         import shutil

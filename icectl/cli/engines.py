@@ -16,21 +16,14 @@ class SparkChoice(ExitStack):
     """The meaning of `--engine` and the Spark options; closing it ends the session."""
 
     def __init__(
-        self,
-        engine: str,
-        master: str | None,
-        remote: str | None,
-        conf: Sequence[str],
-        *,
-        name: str,
+        self, engine: str, master: str | None, remote: str | None, conf: Sequence[str], *, name: str
     ) -> None:
         from icectl.spark.session import SUBMITTED, missing_for_spark
 
         super().__init__()
         if engine == "local" and (master or remote or conf):
             raise UsageError(
-                "--engine local cannot be combined with Spark options",
-                hint="omit one of them",
+                "--engine local cannot be combined with Spark options", hint="omit one of them"
             )
         check_spark_conf(conf)
         self._options = parse_spark_options(master, remote, conf)

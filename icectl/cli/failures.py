@@ -12,9 +12,9 @@ from typing import Any
 import typer
 
 from icectl.cli import exit_codes
-from icectl.cli.app import PROGRAM, find_command, parameters_of
+from icectl.cli.app import PROGRAM, called_command, parameters_of
+from icectl.cli.context import CommandContext
 from icectl.cli.hints import describe_hint
-from icectl.cli.options import Invocation
 from icectl.errors import (
     FormatError,
     IcectlError,
@@ -23,44 +23,43 @@ from icectl.errors import (
     RepositoryNotFoundError,
     UsageError,
 )
+from icectl.limits import shorten
+from icectl.model.redaction import hide_known_secrets, hide_secrets
 
 
-def report_failure(error: BaseException, invocation: Invocation, arguments: list[str]) -> int:
+def report_failure(error: BaseException, context: CommandContext, arguments: list[str]) -> int:
     """Print the error to stderr; return the exit code."""
     if isinstance(error, BrokenPipeError):
         return exit_codes.BROKEN_PIPE
     if isinstance(error, KeyboardInterrupt):
         return _report("interrupted", "interrupted", None, exit_codes.INTERRUPTED, arguments)
     if isinstance(error, typer.TyperException):
-        error = _usage_error(error, invocation, arguments)
+        error = _usage_error(error, arguments)
     if isinstance(error, IcectlError):
-        error = _with_hint(error, invocation)
-        hint = None if error.hint is None else describe_hint(error.hint, invocation.options)
+        error = _with_hint(error, context)
+        hint = None if error.hint is None else describe_hint(error.hint, context.options)
         return _report(error.kind, error.message, hint, error.exit_code, arguments, error.facts)
-    from icectl.cli.locations import hide_known_secrets, hide_secrets
 
-    if invocation.environ.get("ICECTL_DEBUG") or invocation.options.verbose >= 2:
+    if context.environ.get("ICECTL_DEBUG") or context.options.verbose >= 2:
         trace = "".join(traceback.format_exception(error))
         with contextlib.suppress(OSError):
-            sys.stderr.write(hide_secrets(hide_known_secrets(trace, invocation.environ)))
+            sys.stderr.write(hide_secrets(hide_known_secrets(trace, context.environ)))
     message = f"this is a bug in icectl: {type(error).__name__}: {error}"
     return _report(
         "bug",
-        hide_known_secrets(message, invocation.environ),
+        hide_known_secrets(message, context.environ),
         "please report it with the traceback (ICECTL_DEBUG=1) and icectl --version",
         exit_codes.BUG,
         arguments,
     )
 
 
-def _usage_error(
-    error: typer.TyperException, invocation: Invocation, arguments: list[str]
-) -> UsageError:
+def _usage_error(error: typer.TyperException, arguments: list[str]) -> UsageError:
     """Report an error found by typer: an unknown option, a missing or invalid value."""
     from icectl.cli.locations import is_repository_directory
 
     message = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
-    command = find_command(arguments)
+    command = called_command(arguments)
     path = f"{PROGRAM} {command}".rstrip()
     hint = f"see {path} --help"
     option = getattr(error, "option_name", None)
@@ -74,20 +73,19 @@ def _usage_error(
     return UsageError(message[:1].lower() + message[1:], hint=hint)
 
 
-def _with_hint(error: IcectlError, invocation: Invocation) -> IcectlError:
+def _with_hint(error: IcectlError, context: CommandContext) -> IcectlError:
     """Add the hint that only the command line knows."""
     from icectl.cli.locations import is_repository_directory, suggest_repository
 
     if isinstance(error, RefNotFoundError | RepositoryNotFoundError):
-        named = invocation.options.repo or invocation.environ.get("ICECTL_REPO")
+        named = context.options.repo or context.environ.get("ICECTL_REPO")
         if named and isinstance(error, RepositoryNotFoundError) and not error.has_remains:
-            error.hint = suggest_repository(named, invocation.environ) or error.hint
-        places = invocation.words if invocation.takes_repository else ()
-        for value in filter(is_repository_directory, places):
-            call = f"icectl {invocation.command} -r {shlex.quote(value)}"
+            error.hint = suggest_repository(named, context.environ) or error.hint
+        for value in filter(is_repository_directory, context.words):
+            call = f"icectl {context.command} -r {shlex.quote(value)}"
             error.hint = f"to use the repository {value}, run {call}"
     elif isinstance(error, FormatError | ObjectNotFoundError):
-        if invocation.command in ("inspect-file", "validate"):
+        if context.command in ("inspect-file", "validate"):
             return error
         # By default validate does not read manifests.
         level = " --level manifests" if (error.path or "").startswith("manifests/") else ""
@@ -108,9 +106,6 @@ def _report(
     facts: Mapping[str, int] | None = None,
 ) -> int:
     """Print a sentence to stderr, or an object with --json. Ignore a closed stderr."""
-    from icectl.cli.locations import hide_secrets
-    from icectl.limits import shorten
-
     message = shorten(hide_secrets(message))
     hint = None if hint is None else shorten(hide_secrets(hint))
     error = {"kind": kind, "message": message, "hint": hint, "exit_code": code, **(facts or {})}

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from icectl.cli.locations import hide_secrets
 from icectl.cli.terminal import is_terminal
+from icectl.model.redaction import hide_secrets
 from icectl.render.text import escape_controls
 
 CLEAR_LINE = "\r\x1b[K"
@@ -20,11 +20,17 @@ def shown_logs(verbosity: int, environ: Mapping[str, str]) -> Iterator[None]:
     if verbosity <= 0:
         yield
         return
-    logger = logging.getLogger("icectl")
-    handler = logging.StreamHandler(sys.stderr)
     # The line may contain a progress bar.
     start = CLEAR_LINE if is_terminal(sys.stderr, environ) else ""
-    handler.setFormatter(_Formatter(start, with_times=verbosity > 1))
+
+    class Formatter(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            time = f"{record.relativeCreated / 1000:.3f} s: " if verbosity > 1 else ""
+            return f"{start}icectl: {time}{escape_controls(hide_secrets(record.getMessage()))}"
+
+    logger = logging.getLogger("icectl")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Formatter())
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG if verbosity > 1 else logging.INFO)
@@ -35,14 +41,3 @@ def shown_logs(verbosity: int, environ: Mapping[str, str]) -> Iterator[None]:
         logger.removeHandler(handler)
         logger.setLevel(before)
         logger.propagate = True
-
-
-class _Formatter(logging.Formatter):
-    def __init__(self, start: str, *, with_times: bool) -> None:
-        super().__init__()
-        self._start = start
-        self._with_times = with_times
-
-    def format(self, record: logging.LogRecord) -> str:
-        time = f"{record.relativeCreated / 1000:.3f} s: " if self._with_times else ""
-        return f"{self._start}icectl: {time}{escape_controls(hide_secrets(record.getMessage()))}"

@@ -42,8 +42,8 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> int:
     import typer
 
     from icectl.cli.app import GROUPS, PROGRAM, root
+    from icectl.cli.context import CommandContext
     from icectl.cli.failures import report_failure
-    from icectl.cli.options import Invocation
 
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -55,15 +55,15 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> int:
         root().main(arguments, prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE)
     if "help" in arguments[:2] and (arguments[0] == "help" or arguments[0] in GROUPS):
         arguments = [*(word for word in arguments if word != "help"), "--help"]
-    invocation = Invocation(environ)
+    context = CommandContext(environ)
     try:
-        with root().make_context(PROGRAM, list(arguments), obj=invocation) as context:
-            code = root().invoke(context)
+        with root().make_context(PROGRAM, list(arguments), obj=context) as ctx:
+            code = root().invoke(ctx)
         sys.stdout.flush()
     except typer.Exit as done:
         return done.exit_code
     except (Exception, KeyboardInterrupt) as error:
-        return report_failure(error, invocation, arguments)
+        return report_failure(error, context, arguments)
     return code or exit_codes.DONE
 
 

@@ -10,58 +10,78 @@ from __future__ import annotations
 import functools
 import inspect
 import shlex
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, get_args, get_type_hints
+from collections.abc import Callable, Iterable
+from copy import copy
+from dataclasses import dataclass, fields, is_dataclass
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
 
 from icectl.cli import completion
+from icectl.errors import UsageError
+
+if TYPE_CHECKING:
+    from icectl.cli.context import CommandContext
 
 CommandBody = Callable[..., int | None]
+_KEYWORD = inspect.Parameter.KEYWORD_ONLY
+Flag = Annotated[bool, typer.Option()]
+Time = Annotated[str | None, typer.Option(metavar="TIME")]
+Age = Annotated[str | None, typer.Option(metavar="AGE")]
+File = Annotated[str | None, typer.Option(metavar="FILE")]
 _NAMES = ("REF", "FROM", "TO", "BRANCH", "TAG", "NAME")
 
 
 @dataclass(frozen=True, slots=True)
 class CommonOptions:
-    repo: str | None = None
-    storage_option: tuple[str, ...] = ()
-    json: bool = False
-    jsonl: bool = False
-    no_color: bool = False
-    quiet: bool = False
-    verbose: int = 0
+    """The options of every command, before or after its name."""
+
+    repo: Annotated[
+        str | None,
+        typer.Option("--repo", "-r", metavar="LOCATION"),
+        "The repository: a path, a URL (s3://, gs://, file://, memory://) or a name from "
+        "the config file. Default: $ICECTL_REPO, else the repository around the current "
+        "directory.",
+    ] = None
+    storage_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE"),
+        "A storage option, such as endpoint_url=http://127.0.0.1:9000. Repeatable. "
+        "Credentials come from the standard variables and files.",
+    ] = None
+    json: Annotated[Flag, "Print one JSON document."] = False
+    jsonl: Annotated[Flag, "Print one JSON object per line."] = False
+    no_color: Annotated[Flag, "Never use colour."] = False
+    quiet: Annotated[bool, typer.Option("--quiet", "-q"), "Print no progress and no notes."] = False
+    verbose: Annotated[
+        int,
+        typer.Option("--verbose", "-v", count=True, show_default=False),
+        "Log operations to stderr; -vv logs every request.",
+    ] = 0
 
     def repository_words(self) -> str:
         """The options that name the repository, for a command that a user may paste."""
         words = [] if self.repo is None else ["-r", self.repo]
-        for option in self.storage_option:
+        for option in self.storage_option or ():
             words += ["--storage-option", option]
         return shlex.join(words)
 
-    def merged(self, values: Mapping[str, Any]) -> CommonOptions:
-        """Merge these options, given before the command, with those given after it."""
-        return CommonOptions(
-            repo=values.get("repo") if values.get("repo") is not None else self.repo,
-            storage_option=self.storage_option + tuple(values.get("storage_option") or ()),
-            json=self.json or bool(values.get("json")),
-            jsonl=self.jsonl or bool(values.get("jsonl")),
-            no_color=self.no_color or bool(values.get("no_color")),
-            quiet=self.quiet or bool(values.get("quiet")),
-            verbose=self.verbose + int(values.get("verbose") or 0),
+    @classmethod
+    def gather(cls, ctx: typer.Context) -> CommonOptions:
+        """Combine the options after the command with those before it; the last --repo wins."""
+        found = {name: completion.given_values(ctx, name) for name in COMMON}
+        return cls(
+            repo=next(iter(found["repo"]), None),
+            storage_option=found["storage_option"][::-1],
+            json=any(found["json"]),
+            jsonl=any(found["jsonl"]),
+            no_color=any(found["no_color"]),
+            quiet=any(found["quiet"]),
+            verbose=sum(found["verbose"]),
         )
 
 
-@dataclass(slots=True)
-class Invocation:
-    """One run of icectl: the environment, the common options, and the command once known."""
-
-    environ: Mapping[str, str]
-    options: CommonOptions = field(default_factory=CommonOptions)
-    command: str = ""
-    takes_repository: bool = False
-    words: tuple[str, ...] = ()
-    """The string values among the arguments of the command."""
+COMMON = frozenset(one.name for one in fields(CommonOptions))
 
 
 def command(
@@ -69,130 +89,80 @@ def command(
 ) -> Callable[[CommandBody], Callable[..., Any]]:
     """Make a function `(context, ...)` a command, with the common options after its own.
 
-    By default, `--storage-option` is included if `--repo` is; `storage_options` overrides this.
+    A parameter whose type is a dataclass stands for the options that are the fields of that
+    class. By default, `--storage-option` is included if `--repo` is; `storage_options` overrides
+    this.
     """
-    with_storage = repository if storage_options is None else storage_options
+    taken = {
+        "repo": repository,
+        "storage_option": repository if storage_options is None else storage_options,
+        "jsonl": jsonl,
+    }
 
     def decorate(body: CommandBody) -> Callable[..., Any]:
+        hints = get_type_hints(body, include_extras=True)
+        declared = list(inspect.signature(body).parameters.values())[1:]
+        groups = {one.name: hints[one.name] for one in declared if is_dataclass(hints[one.name])}
+
         @functools.wraps(body)
         def run(ctx: typer.Context, **values: Any) -> int | None:
-            from icectl.cli.context import CommandContext
             from icectl.cli.logs import shown_logs
 
-            invocation: Invocation = ctx.obj
-            take_common(ctx, values)
-            invocation.command = ctx.command_path.partition(" ")[2]
-            invocation.takes_repository = repository
+            context: CommandContext = ctx.obj
+            context.command = ctx.command_path.partition(" ")[2]
+            context.options = CommonOptions.gather(ctx)
             own = {name: value for name, value in values.items() if name not in COMMON}
-            invocation.words = tuple(
-                text
-                for value in own.values()
-                for text in (value if isinstance(value, list | tuple) else [value])
-                if isinstance(text, str)
-            )
-            context = CommandContext(invocation.command, invocation.options, invocation.environ)
-            with context.output, shown_logs(invocation.options.verbose, invocation.environ):
+            given = (value if isinstance(value, list) else [value] for value in own.values())
+            if repository:
+                context.words = [one for some in given for one in some if isinstance(one, str)]
+            for name, group in groups.items():
+                own[name] = group(**{one.name: own.pop(one.name) for one in fields(group)})
+            if context.options.json and context.options.jsonl:
+                raise UsageError("--json and --jsonl cannot be combined")
+            with context.output, shown_logs(context.options.verbose, context.environ):
                 return body(context, **own)
 
-        hints = get_type_hints(body, include_extras=True)
-        own = [
-            parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY, annotation=hints[parameter.name])
-            for parameter in list(inspect.signature(body).parameters.values())[1:]
-        ]
-        for parameter in own:
-            _complete_by_metavar(get_args(parameter.annotation)[1])
-        run.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
-            [
-                inspect.Parameter("ctx", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context),
-                *own,
-                *common_parameters(
-                    repository=repository, storage_options=with_storage, jsonl=jsonl
-                ),
-            ]
-        )
-        run.__annotations__ = {}
+        parameters = []
+        for one in declared:
+            if one.name in groups:
+                parameters += option_parameters(groups[one.name])
+            else:
+                parameters.append(_parameter(one.name, hints[one.name], one.default))
+        parameters += [one for one in option_parameters(CommonOptions) if taken.get(one.name, True)]
+        set_parameters(run, parameters)
         return run
 
     return decorate
 
 
-def _complete_by_metavar(declared: Any) -> None:
-    """Set the completion for the metavar; refuse a location if a name or a REF is expected."""
-    if declared.autocompletion is None:
-        declared.autocompletion = completion.BY_METAVAR.get(declared.metavar)
-    if declared.metavar in _NAMES and declared.callback is None:
-        declared.callback = refuse_location
+def option_parameters(options: type) -> list[inspect.Parameter]:
+    """The fields of a dataclass as parameters of a command."""
+    hints = get_type_hints(options, include_extras=True)
+    return [_parameter(one.name, hints[one.name], one.default) for one in fields(options)]
 
 
-def take_common(ctx: typer.Context, values: Mapping[str, Any]) -> None:
-    """Merge the common options among `values` into the invocation."""
-    ctx.obj.options = ctx.obj.options.merged(values)
+def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
+    """The parameter for typer, from `Annotated[TYPE, typer.Option(...), "help"]`.
+
+    A flag has no `--no-NAME`. The metavar selects the completion, and where it stands for a name
+    or a REF, a location is refused.
+    """
+    kind, info, text = get_args(annotation)
+    info = copy(info)
+    info.help = text
+    if kind is bool and info.default is ...:  # no name is given
+        info.param_decls = (f"--{name.replace('_', '-')}",)
+    info.autocompletion = completion.BY_METAVAR.get(info.metavar)
+    if info.metavar in _NAMES:
+        info.callback = refuse_location
+    return inspect.Parameter(name, _KEYWORD, default=default, annotation=Annotated[kind, info])
 
 
-RepoOption = Annotated[
-    str | None,
-    typer.Option(
-        "--repo",
-        "-r",
-        metavar="LOCATION",
-        help="The repository: a path, a URL (s3://, gs://, file://, memory://) or a name from the "
-        "config file. Default: $ICECTL_REPO, else the repository around the current directory.",
-        autocompletion=completion.BY_METAVAR["LOCATION"],
-    ),
-]
-StorageOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--storage-option",
-        metavar="KEY=VALUE",
-        help="A storage option, such as endpoint_url=http://127.0.0.1:9000. Repeatable. "
-        "Credentials come from the standard variables and files.",
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
-JsonlOption = Annotated[bool, typer.Option("--jsonl", help="Print one JSON object per line.")]
-NoColorOption = Annotated[bool, typer.Option("--no-color", help="Never use colour.")]
-QuietOption = Annotated[bool, typer.Option("--quiet", "-q", help="Print no progress and no notes.")]
-VerboseOption = Annotated[
-    int,
-    typer.Option(
-        "--verbose",
-        "-v",
-        count=True,
-        show_default=False,
-        help="Log operations to stderr; -vv logs every request.",
-    ),
-]
-COMMON: dict[str, tuple[Any, Any]] = {
-    "repo": (RepoOption, None),
-    "storage_option": (StorageOption, None),
-    "json": (JsonOption, False),
-    "jsonl": (JsonlOption, False),
-    "no_color": (NoColorOption, False),
-    "quiet": (QuietOption, False),
-    "verbose": (VerboseOption, 0),
-}
-assert list(COMMON) == [one.name for one in fields(CommonOptions)]
-
-
-def common_parameters(
-    *, repository: bool, storage_options: bool, jsonl: bool
-) -> list[inspect.Parameter]:
-    left_out = {
-        *(() if repository else ("repo",)),
-        *(() if storage_options else ("storage_option",)),
-        *(() if jsonl else ("jsonl",)),
-    }
-    return [
-        inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=default,
-            annotation=annotation,
-        )
-        for name, (annotation, default) in COMMON.items()
-        if name not in left_out
-    ]
+def set_parameters(function: Any, parameters: Iterable[inspect.Parameter]) -> None:
+    """Let typer see these parameters after the context."""
+    first = inspect.Parameter("ctx", _KEYWORD, annotation=typer.Context)
+    function.__signature__ = inspect.Signature([first, *parameters])
+    function.__annotations__ = {}
 
 
 REF_HELP = (
@@ -204,7 +174,6 @@ REF_HELP = (
 def refuse_location(ctx: typer.Context, value: Any) -> Any:
     """Show the right command to users who type `icectl log ./repo`."""
     from icectl.cli.locations import looks_like_location
-    from icectl.errors import UsageError
 
     texts = value if isinstance(value, list | tuple) else [value]
     for text in texts:
@@ -218,42 +187,27 @@ def refuse_location(ctx: typer.Context, value: Any) -> Any:
     return value
 
 
-RefArgument = Annotated[str, typer.Argument(metavar="REF", help=REF_HELP)]
-OptionalRefArgument = Annotated[str | None, typer.Argument(metavar="REF", help=REF_HELP)]
+RefArgument = Annotated[str, typer.Argument(metavar="REF"), REF_HELP]
+OptionalRefArgument = Annotated[str | None, typer.Argument(metavar="REF"), REF_HELP]
 DefaultRefArgument = Annotated[
-    str | None, typer.Argument(metavar="REF", help=f"{REF_HELP} Default: main.")
+    str, typer.Argument(metavar="REF", show_default=False), f"{REF_HELP} Default: main."
 ]
-"""None means `DEFAULT_REF`: the text `main` could also be a tag."""
-BranchArgument = Annotated[str, typer.Argument(metavar="BRANCH", help="The branch.")]
-TagArgument = Annotated[str, typer.Argument(metavar="TAG", help="The tag.")]
-NewNameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The new name.")]
+BranchArgument = Annotated[str, typer.Argument(metavar="BRANCH"), "The branch."]
+TagArgument = Annotated[str, typer.Argument(metavar="TAG"), "The tag."]
+NewNameArgument = Annotated[str, typer.Argument(metavar="NAME"), "The new name."]
 PathArgument = Annotated[
-    str, typer.Argument(metavar="PATH", help="A node of the hierarchy, such as /group/array.")
+    str, typer.Argument(metavar="PATH"), "A node of the hierarchy, such as /group/array."
 ]
 NumberOption = Annotated[
-    int | None,
-    typer.Option("--number", "-n", metavar="COUNT", min=0, help="Show at most this many."),
+    int | None, typer.Option("--number", "-n", metavar="COUNT", min=0), "Show at most this many."
 ]
 _MOMENT_HELP = (
     "A date (2024-01-31), a time (2024-01-31T12:00:00Z), or an age (3d, 12h, '2 weeks', yesterday)."
 )
-SinceOption = Annotated[
-    str | None,
-    typer.Option("--since", metavar="TIME", help=f"Show entries since this. {_MOMENT_HELP}"),
-]
-UntilOption = Annotated[
-    str | None,
-    typer.Option(
-        "--until",
-        metavar="TIME",
-        help=f"Show entries until this. {_MOMENT_HELP} A date includes the day.",
-    ),
-]
+SinceOption = Annotated[Time, f"Show entries since this. {_MOMENT_HELP}"]
+UntilOption = Annotated[Time, f"Show entries until this. {_MOMENT_HELP} A date includes the day."]
 ExpectOption = Annotated[
-    str | None,
-    typer.Option("--expect", metavar="REF", help="Refuse unless it points to this snapshot."),
+    str | None, typer.Option(metavar="REF"), "Refuse unless it points to this snapshot."
 ]
-YesOption = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation.")]
-DryRunOption = Annotated[
-    bool, typer.Option("--dry-run", help="Show what would be done without changing anything.")
-]
+YesOption = Annotated[bool, typer.Option("--yes", "-y"), "Do not ask for confirmation."]
+DryRunOption = Annotated[Flag, "Show what would be done without changing anything."]

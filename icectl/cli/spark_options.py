@@ -1,14 +1,19 @@
-"""Options of commands that can run on Spark."""
+"""Options of commands that can run on Spark, and of commands that read tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from icectl.cli.options import Flag, Time
+from icectl.errors import UsageError
+
 if TYPE_CHECKING:
     from icectl.cli.context import CommandContext
+    from icectl.cli.engines import SparkChoice
     from icectl.repository.repository import Repository
     from icectl.spark.session import SparkOptions
     from icectl.tables.scope import Scope
@@ -22,65 +27,80 @@ did not grow. On 2 cores Spark was never faster; larger clusters have not been m
 rate, one process needs about 5 GB for 50 million references.
 """
 
+
 EngineOption = Annotated[
     Literal["auto", "local", "spark"],
-    typer.Option(
-        "--engine",
-        metavar="auto|local|spark",
-        help="Run in this process (local) or on Spark. auto uses Spark if a Spark option is given, "
-        f"or for more than {ROWS_FOR_SPARK // 1_000_000} million references if it is installed.",
-    ),
+    typer.Option(metavar="auto|local|spark"),
+    "Run in this process (local) or on Spark. auto uses Spark if a Spark option is given, "
+    f"or for more than {ROWS_FOR_SPARK // 1_000_000} million references if it is installed.",
 ]
-SparkMasterOption = Annotated[
-    str | None,
-    typer.Option(
-        "--spark-master",
-        metavar="URL",
-        help="The master of a Spark cluster, such as spark://HOST:7077. Default: this machine, "
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPlace:
+    """The options that say where Spark runs."""
+
+    spark_master: Annotated[
+        str | None,
+        typer.Option(metavar="URL"),
+        "The master of a Spark cluster, such as spark://HOST:7077. Default: this machine, "
         "local[*].",
-    ),
-]
-SparkRemoteOption = Annotated[
-    str | None,
-    typer.Option("--spark-remote", metavar="URL", help="A Spark Connect server: sc://HOST:15002."),
-]
-SparkConfOption = Annotated[
-    list[str],
-    typer.Option(
-        "--spark-conf",
-        metavar="KEY=VALUE",
-        help="A Spark setting, such as spark.executor.memory=4g. Repeatable.",
-    ),
-]
-TableRefOption = Annotated[
-    list[str],
-    typer.Option(
-        "--ref",
-        metavar="REF",
-        help="Use these versions; for snapshots and changes, their history. Repeatable. "
+    ] = None
+    spark_remote: Annotated[
+        str | None, typer.Option(metavar="URL"), "A Spark Connect server: sc://HOST:15002."
+    ] = None
+    spark_conf: Annotated[
+        list[str],
+        typer.Option(metavar="KEY=VALUE"),
+        "A Spark setting, such as spark.executor.memory=4g. Repeatable.",
+    ] = ()  # type: ignore[assignment]
+
+    def choose(self, engine: str, command: str) -> SparkChoice:
+        from icectl.cli.engines import SparkChoice
+
+        place = (self.spark_master, self.spark_remote, self.spark_conf)
+        return SparkChoice(engine, *place, name=f"icectl {command}")
+
+    def parse(self) -> SparkOptions:
+        """Combine the options; raise `UsageError` if they are invalid or contain a secret."""
+        from icectl.cli.locations import check_spark_conf
+
+        check_spark_conf(self.spark_conf)
+        return parse_spark_options(self.spark_master, self.spark_remote, self.spark_conf)
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeOptions:
+    """The options that select the versions of which tables are read."""
+
+    ref: Annotated[
+        list[str],
+        typer.Option(metavar="REF"),
+        "Use these versions; for snapshots and changes, their history. Repeatable. "
         "Default: main; for snapshots and changes, all snapshots.",
-    ),
-]
-AllSnapshotsOption = Annotated[
-    bool, typer.Option("--all-snapshots", help="Use every snapshot of the repository.")
-]
-AsOfOption = Annotated[
-    str | None,
-    typer.Option(
-        "--as-of",
-        metavar="TIME",
-        help="Versions and history as they were then: a date (2024-01-31), a time "
-        "(2024-01-31T12:00:00Z), or an age (3d). refs, ops_log and objects are always as they are "
-        "now.",
-    ),
-]
+    ] = ()  # type: ignore[assignment]
+    all_snapshots: Annotated[Flag, "Use every snapshot of the repository."] = False
+    as_of: Annotated[
+        Time,
+        "Versions and history as they were then: a date (2024-01-31), a time "
+        "(2024-01-31T12:00:00Z), or an age (3d). refs, ops_log and objects are always as they "
+        "are now.",
+    ] = None
+
+    def resolve(self, context: CommandContext, repository: Repository) -> Scope:
+        """Resolve the versions to snapshot ids, which do not change while tables are read."""
+        from icectl.tables.scope import Scope
+
+        if self.ref and self.all_snapshots:
+            raise UsageError("--ref and --all-snapshots cannot be combined")
+        ids = tuple(str(repository.resolve(ref).snapshot_id) for ref in self.ref)
+        return Scope(ids, self.all_snapshots, context.parse_moment(self.as_of))
 
 
 def parse_spark_options(
     master: str | None, remote: str | None, conf: Iterable[str]
 ) -> SparkOptions:
     """Combine the Spark options; raise `UsageError` if they are invalid."""
-    from icectl.errors import UsageError
     from icectl.spark.session import CONNECT, SparkOptions
 
     if master and remote:
@@ -102,20 +122,3 @@ def parse_spark_options(
             )
         pairs[key] = value
     return SparkOptions(master, remote, pairs)
-
-
-def resolve_scope(
-    context: CommandContext,
-    repository: Repository,
-    refs: Sequence[str],
-    all_snapshots: bool,
-    as_of: str | None,
-) -> Scope:
-    """Resolve the versions to snapshot ids, which do not change while tables are read."""
-    from icectl.errors import UsageError
-    from icectl.tables.scope import Scope
-
-    if refs and all_snapshots:
-        raise UsageError("--ref and --all-snapshots cannot be combined")
-    ids = tuple(str(repository.resolve(ref).snapshot_id) for ref in refs)
-    return Scope(ids, all_snapshots, context.parse_moment(as_of))

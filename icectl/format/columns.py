@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from icectl import limits
 from icectl.errors import FormatError
-from icectl.format.reader import Reader, Table
+from icectl.format.reader import Plan, Reader, Table
 
 # Temporary arrays of this many rows stay in the second-level cache.
 BLOCK = 16384
@@ -49,21 +49,39 @@ class ColumnReader:
             base = start + 4 * first
             slots = np.arange(base, base + 4 * rows, 4, dtype=np.int64)
             positions = self._follow(slots, self._words[base >> 2 : (base >> 2) + rows])
-            vtables = positions - self._signed[positions >> 2]
-            one = int(vtables[0])
-            if (vtables == one).all():
-                yield (
-                    slice(first, first + rows),
-                    positions,
-                    self._offsets(table, one, positions),
-                )
-                continue
-            for vtable in _distinct(vtables):
-                chosen = np.flatnonzero(vtables == vtable)
-                group = positions[chosen]
-                yield chosen + first, group, self._offsets(table, vtable, group)
+            for chosen, group, plan in self._plans(table, positions):
+                if isinstance(chosen, slice):
+                    yield slice(first, first + rows), group, plan.places
+                else:
+                    yield chosen + first, group, plan.places
 
-    def _offsets(self, table: Table, vtable: int, positions: Positions) -> tuple[int, ...]:
+    def tables(self, table: Table, positions: Positions) -> Iterator[tuple[Rows, Positions, Plan]]:
+        """Yield rows of the tables at `positions`, which `follow` has checked, and their plan.
+
+        Charges each as a table that would become an object.
+        """
+        for first in range(0, len(positions), BLOCK):
+            block = positions[first : first + BLOCK]
+            self.reader.spend_tables(len(block), int(block[0]))
+            for chosen, group, plan in self._plans(table, block):
+                if isinstance(chosen, slice):
+                    yield slice(first, first + len(block)), group, plan
+                else:
+                    yield chosen + first, group, plan
+
+    def _plans(self, table: Table, positions: Positions) -> Iterator[tuple[Rows, Positions, Plan]]:
+        """Yield the rows of each vtable; a slice if all have the same."""
+        vtables = positions - self._signed[positions >> 2]
+        one = int(vtables[0])
+        if (vtables == one).all():
+            yield slice(None), positions, self._plan(table, one, positions)
+            return
+        for vtable in _distinct(vtables):
+            chosen = np.flatnonzero(vtables == vtable)
+            group = positions[chosen]
+            yield chosen, group, self._plan(table, vtable, group)
+
+    def _plan(self, table: Table, vtable: int, positions: Positions) -> Plan:
         plan = self.reader.plan(table, vtable, int(positions[0]))
         if int(positions.max()) + plan.table_size > self.size:
             raise FormatError(
@@ -73,7 +91,11 @@ class ColumnReader:
             self._demand((positions & 7) == plan.phase, positions, f"a {table.name} is not aligned")
         self.reader.spend(plan.table_size * len(positions), int(positions[0]))
         self.reader.note_unknown(table, plan, len(positions))
-        return plan.places
+        return plan
+
+    def follow(self, slots: Positions) -> Positions:
+        """Return the targets of the offsets at `slots`, checked."""
+        return self._follow(slots, self._words[slots >> 2]) if len(slots) else slots
 
     def _demand(self, holds: NDArray[np.bool_], positions: Positions, message: str) -> None:
         if not holds.all():
@@ -91,7 +113,7 @@ class ColumnReader:
         return targets
 
     def vectors(
-        self, slots: Positions, size: int, what: str, *, terminated: bool = False
+        self, slots: Positions, size: int, what: str, *, align: int = 4, terminated: bool = False
     ) -> tuple[Positions, NDArray[np.uint32]]:
         """Return first byte and length of the vectors whose offsets are at `slots`, checked."""
         targets = self._follow(slots, self._words[slots >> 2])
@@ -103,7 +125,24 @@ class ColumnReader:
             self._demand(ends <= limit, targets, f"{what} does not fit into the file")
         if terminated and self.bytes[ends].any():
             self._demand(self.bytes[ends] == 0, starts, f"{what} does not end in a zero byte")
+        if align > 4:
+            fits = (counts == 0) | (starts % align == 0)
+            self._demand(fits, targets, f"the elements of {what} are not aligned")
         self.reader.spend(int((ends - targets).sum()), int(targets[0]))
+        return starts, counts
+
+    def strings(self, slots: Positions, what: str) -> tuple[Positions, NDArray[np.uint32]]:
+        """Return first byte and length of the strings whose offsets are at `slots`, checked."""
+        starts, counts = self.vectors(slots, 1, what, terminated=True)
+        text = self.bytes[spread(starts, counts)]
+        if len(text) and int(text.max()) >= 0x80:
+            for start, count in zip(starts.tolist(), counts.tolist(), strict=True):
+                try:
+                    self.reader.data[start : start + count].decode()
+                except UnicodeDecodeError as error:
+                    raise FormatError(
+                        f"{what} is not valid UTF-8", offset=start + error.start
+                    ) from None
         return starts, counts
 
     def words(self, positions: Positions) -> NDArray[np.uint32]:
@@ -134,6 +173,14 @@ class ColumnReader:
         for dimension in range(expected):
             rows[:, dimension] = self._words[words + dimension]
         return rows
+
+
+def spread(starts: Positions, counts: NDArray[Any], step: int = 1) -> Positions:
+    """Return the positions of all elements of many vectors, one vector after the other."""
+    counts = counts.astype(np.int64)
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.repeat(starts - step * (ends - counts), counts) + step * np.arange(total)
 
 
 def _distinct(values: Positions) -> list[int]:

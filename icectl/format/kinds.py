@@ -213,12 +213,17 @@ _TAG = Scalar("B")
 
 
 class Span(Kind):
-    """First byte and length of a vector with too many tables to read one by one."""
+    """First byte and length of a vector with too many tables or structs to read one by one."""
 
-    default = (0, 0)
+    default: tuple[int, int] | None = (0, 0)
+
+    def __init__(self, size: int = 4, align: int = 4, *, optional: bool = False) -> None:
+        self._element = (size, align)
+        if optional:
+            self.default = None
 
     def read(self, reader: Reader, position: int) -> tuple[int, int]:
-        return reader.read_vector(position, 4, 4)
+        return reader.read_vector(position, *self._element)
 
     def write(self, writer: Writer, position: int, value: Callable[[Writer, int], None]) -> None:
         value(writer, position)

@@ -105,6 +105,8 @@ class Plan:
     unknown: tuple[int, ...]
     places: tuple[int, ...]
     """The offset of each field; 0 if it is absent."""
+    slots: tuple[int, ...]
+    """The offset of each slot of the vtable; a union has two."""
 
 
 MAX_PLANS = 512
@@ -157,6 +159,14 @@ class Reader:
         if self.budget < 0:
             raise LimitExceededError(
                 "READS_PER_BYTE", "the file refers to shared data too often", offset=position
+            )
+
+    def spend_tables(self, count: int, position: int) -> None:
+        """Charge tables that become Python objects, or rows of a snapshot's columns."""
+        self.tables -= count
+        if self.tables < 0:
+            raise LimitExceededError(
+                "TABLES_PER_BYTE", "the file has too many tables for its size", offset=position
             )
 
     def spend_elements(self, count: int, position: int) -> None:
@@ -215,11 +225,7 @@ class Reader:
         if plan.phase is not None and position & 7 != plan.phase:
             raise FormatError(f"a field of {table.name} is not aligned", offset=position)
         self.spend(plan.table_size, position)
-        self.tables -= 1
-        if self.tables < 0:
-            raise LimitExceededError(
-                "TABLES_PER_BYTE", "the file has too many tables for its size", offset=position
-            )
+        self.spend_tables(1, position)
         if plan.unknown:
             self.note_unknown(table, plan, 1)
         values = list(plan.defaults)
@@ -342,6 +348,7 @@ class Reader:
                 if offset
             ),
             tuple(places),
+            offsets[: table.slots],
         )
 
 

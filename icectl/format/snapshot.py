@@ -2,16 +2,32 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from icectl.errors import FormatError
-from icectl.format.envelope import FileType, decode_flatbuffers_envelope, encode_envelope
+from icectl.format.envelope import (
+    Envelope,
+    FileType,
+    decode_flatbuffers_envelope,
+    encode_envelope,
+)
 from icectl.format.reader import Reader
 from icectl.format.schema import SNAPSHOT, RawSnapshot
 from icectl.format.writer import Writer, refuse_unknown
+from icectl.model.node_table import ColumnNodeTable, NodeTable
 from icectl.model.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from icectl.model.node_columns import SnapshotColumns
+
+SMALL_PAYLOAD = 2**18
 
 
 def decode_snapshot(data: bytes) -> Snapshot:
-    envelope = decode_flatbuffers_envelope(data, FileType.SNAPSHOT)
+    return decode_payload(decode_flatbuffers_envelope(data, FileType.SNAPSHOT))
+
+
+def decode_payload(envelope: Envelope) -> Snapshot:
     assert envelope.header is not None
     reader = Reader(envelope.payload, file_size=envelope.file_size)
     raw: RawSnapshot = reader.read_root(SNAPSHOT)
@@ -19,6 +35,24 @@ def decode_snapshot(data: bytes) -> Snapshot:
         if not node.path.startswith("/"):
             raise FormatError(f"the node path {node.path!r} is not absolute")
     return Snapshot(envelope.header.spec_version, *raw, unknown_fields=reader.unknown_fields)
+
+
+def decode_in_either_form(data: bytes) -> Snapshot | SnapshotColumns:
+    """Decode a snapshot as columns if it is large; importing numpy takes longer than a small one.
+
+    For callers that need only what both have, or only the checks.
+    """
+    envelope = decode_flatbuffers_envelope(data, FileType.SNAPSHOT)
+    if len(envelope.payload) <= SMALL_PAYLOAD:
+        return decode_payload(envelope)
+    from icectl.format.node_columns import decode_columns
+
+    return decode_columns(envelope)
+
+
+def decode_node_table(data: bytes) -> NodeTable:
+    found = decode_in_either_form(data)
+    return NodeTable.of(found) if isinstance(found, Snapshot) else ColumnNodeTable(found)
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:

@@ -117,13 +117,16 @@ class Snapshot:
 
     @property
     def has_lost_parent(self) -> bool:
-        """Whether the parent is missing from a file of spec version 1 that should have one.
+        return is_parent_lost(self.id, self.parent_id, len(self.nodes))
 
-        A missing parent hides all older versions. Every official release wrote the first
-        snapshot without nodes; since 1.0 it has a fixed id.
-        """
-        is_first = self.id == INITIAL_SNAPSHOT_ID or not self.nodes
-        return self.parent_id is None and not is_first
+
+def is_parent_lost(id_: SnapshotId, parent_id: SnapshotId | None, num_nodes: int) -> bool:
+    """Whether the parent is missing from a file of spec version 1 that should have one.
+
+    A missing parent hides all older versions. Every official release wrote the first snapshot
+    without nodes; since 1.0 it has a fixed id.
+    """
+    return parent_id is None and id_ != INITIAL_SNAPSHOT_ID and num_nodes > 0
 
 
 def path_sort_key(path: str) -> tuple[bytes, ...]:

@@ -5,10 +5,13 @@ The content tells what it is; the name, where it is one of the format, what it s
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from icectl.errors import (
     FormatError,
@@ -20,13 +23,14 @@ from icectl.errors import (
 )
 from icectl.format.envelope import Generation
 from icectl.format.inspection import Inspection, inspect_bytes
+from icectl.limits import MIB
 from icectl.model.ids import ALPHABET, ChunkId
 from icectl.model.manifest import Manifest, RefKind
 from icectl.model.redaction import redact_location, redact_locations
 from icectl.repository.layout import CONFIG_PATH, DRAFT, STANDARD
 from icectl.repository.ops_log import BACKUPS, REPO_PATH
 from icectl.repository.ref_files import TOMBSTONE
-from icectl.storage.paths import check_path
+from icectl.storage.paths import check_path, check_size
 
 if TYPE_CHECKING:
     from icectl.repository.repository import Repository
@@ -109,6 +113,33 @@ def describe_file(path: str, data: bytes) -> tuple[InspectFileResult, Inspection
 def expected_kind(path: str) -> str | None:
     """What the name of a file promises; None for a chunk and for any foreign name."""
     return next((kind for kind, name in _NAMES.items() if name.search(path)), None)
+
+
+def read_local_file(path: Path) -> bytes:
+    """Read a file that the user named: follow links, and read from pipes, too."""
+    if path.is_fifo():
+        with path.open("rb") as stream:
+            return read_stream(stream, str(path))
+    from icectl.storage.beneath import Beneath
+
+    place = Beneath(str(path.parent), follow_links=True)
+    file, status = place.open_file_at(path.name)
+    try:
+        return place.read_whole(file, status, path.name)
+    finally:
+        os.close(file)
+
+
+def read_stream(stream: BinaryIO, name: str) -> bytes:
+    """Read up to the size limit: a pipe may be endless."""
+    with suppress(OSError):
+        check_size(name, os.fstat(stream.fileno()).st_size)
+    parts, size = [], 0
+    while part := stream.read(MIB):
+        parts.append(part)
+        size += len(part)
+        check_size(name, size)
+    return b"".join(parts)
 
 
 def read_named_file(repository: Repository, name: str) -> tuple[str, bytes]:

@@ -52,6 +52,8 @@ def distinct(coordinates: Coordinates) -> Coordinates:
     import numpy as np
 
     (keys,) = coordinate_keys(coordinates)
+    if (keys[1:] > keys[:-1]).all():  # as the format demands of each file
+        return coordinates
     _, rows = np.unique(keys, return_index=True)
     return coordinates[rows]
 
@@ -82,5 +84,6 @@ class CoordinateSet:
 
         if not self._blocks:
             return np.empty((0, 0), np.uint32)
-        self._blocks = [distinct(np.concatenate(self._blocks))]
+        blocks = self._blocks
+        self._blocks = [distinct(np.concatenate(blocks) if len(blocks) > 1 else blocks[0])]
         return self._blocks[0]

@@ -30,8 +30,9 @@ from icectl.checks.snapshot import (
 )
 from icectl.errors import FormatError, UnsupportedError
 from icectl.format.manifest import decode_native_refs
-from icectl.format.snapshot import decode_snapshot
+from icectl.format.node_columns import decode_snapshot_columns
 from icectl.model.ids import ManifestId, SnapshotId
+from icectl.model.node_columns import SnapshotColumns
 from icectl.model.snapshot import ManifestFileInfo, Snapshot
 from icectl.pipeline.id_columns import IdSet, id_columns
 from icectl.pipeline.objects import ObjectKind
@@ -58,10 +59,10 @@ def mark_manifest(data: bytes, claim: ManifestClaim, *, with_ends: bool = True) 
     return MarkedManifest(id_columns(refs.chunk_id), refs.end)
 
 
-def mark_snapshot(data: bytes, snapshot_id: SnapshotId) -> Snapshot:
+def mark_snapshot(data: bytes, snapshot_id: SnapshotId) -> SnapshotColumns:
     """The snapshot, if its id is its name and it lists exactly the manifests that its nodes use."""
     try:
-        snapshot = decode_snapshot(data)
+        snapshot = decode_snapshot_columns(data)
     except (FormatError, UnsupportedError) as error:
         raise decoding_error(error, ObjectKind.SNAPSHOT.path(snapshot_id)) from None
     raise_first(check_snapshot_id(snapshot, snapshot_id))
@@ -71,7 +72,7 @@ def mark_snapshot(data: bytes, snapshot_id: SnapshotId) -> Snapshot:
     return snapshot
 
 
-def check_root_v1(snapshot: Snapshot) -> None:
+def check_root_v1(snapshot: Snapshot | SnapshotColumns) -> None:
     raise_first(check_parent_v1(snapshot))
 
 

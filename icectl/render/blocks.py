@@ -7,9 +7,9 @@ escape all text, so blocks may contain untrusted text.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 Role = Literal["id", "branch", "tag", "path", "time", "good", "bad", "warning", "title", "dim"]
 """The meaning of a piece of text; `render.screen` defines its style."""
@@ -29,6 +29,8 @@ class Share:
 @dataclass(frozen=True, slots=True)
 class Column:
     title: str
+    cell: Callable[[Any], object]
+    """The value in the row of an item: text, a number, a `Share`, a text with its role, or None."""
     role: Role | None = None
     right: bool = False
     wraps: bool = False
@@ -39,10 +41,13 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """Rows with column titles; None is an empty cell. A table without rows is not drawn."""
+    """One row per item; a table without items is not drawn."""
 
     columns: Sequence[Column]
-    rows: Iterable[Sequence[object]]
+    items: Iterable[Any]
+
+    def rows(self) -> list[list[object]]:
+        return [[column.cell(item) for column in self.columns] for item in self.items]
 
 
 @dataclass(frozen=True, slots=True)

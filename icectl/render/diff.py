@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any
 
 from icectl.model.snapshot import path_sort_key
@@ -12,7 +13,7 @@ from icectl.ops.diff.result import ABSENT, ChunkChanges, NodeDiff, ValueChange
 from icectl.render.blocks import Block, Column, Role, Table, Tree, TreeEntry
 from icectl.render.chunk_ranges import render_ranges
 from icectl.render.diff_document import CHUNK_KINDS, NODE_LISTS
-from icectl.render.sizes import format_count, format_size
+from icectl.render.words import format_count, format_size
 
 _ROLES: Mapping[str, Role] = {
     "+": "good",
@@ -62,11 +63,7 @@ def render_diff(
     yield ("from ", (str(diff.from_id), "id"), " to ", (str(diff.to_id), "id"), f", by {source}")
     entries = (
         TreeEntry(
-            path,
-            _note(node),
-            _ROLES[node.mark],
-            node.mark,
-            tuple(_details(node, coordinates)),
+            path, _note(node), _ROLES[node.mark], node.mark, tuple(_details(node, coordinates))
         )
         for path, node in nodes.items()
         if not node.is_silent
@@ -79,11 +76,14 @@ def render_stat(diff: NodeDiff, chunks: Sequence[ChunkChanges]) -> Iterator[Bloc
     """Render one row for each changed node, with chunks and bytes."""
     nodes = _collect(diff, chunks)
     columns = (
-        Column(""),
-        Column("PATH", "path", wraps=True),
-        *(Column(kind.upper(), right=True) for kind in CHUNK_KINDS),
-        Column("BYTES ADDED", right=True, optional=True),
-        Column("BYTES REMOVED", right=True, optional=True),
+        Column("", itemgetter(0)),
+        Column("PATH", itemgetter(1), "path", wraps=True),
+        *(
+            Column(kind.upper(), itemgetter(2 + at), right=True)
+            for at, kind in enumerate(CHUNK_KINDS)
+        ),
+        Column("BYTES ADDED", itemgetter(5), right=True, optional=True),
+        Column("BYTES REMOVED", itemgetter(6), right=True, optional=True),
     )
     rows = [
         (node.mark, path, *_stat_cells(node.chunks))
@@ -200,5 +200,8 @@ def _summary(diff: NodeDiff, chunks: Sequence[ChunkChanges]) -> Iterator[str]:
         rows = [getattr(changes, kind) for changes in chunks]
         if count := sum(len(found) for found in rows if found is not None):
             parts.append(format_count(count, f"chunk {kind}", f"chunks {kind}"))
+    written = (changes for changes in chunks if changes.added is None)
+    if count := sum(0 if one.of_deleted_array else one.num_chunks for one in written):
+        parts.append(format_count(count, "chunk written", "chunks written"))
     if parts:
         yield ", ".join(parts)

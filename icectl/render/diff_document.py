@@ -21,7 +21,7 @@ CHUNK_KINDS = ("added", "overwritten", "deleted")
 def diff_document(
     diff: NodeDiff, chunks: Iterable[ChunkChanges], *, coordinates: bool
 ) -> dict[str, Any]:
-    documents = [(changes, _chunks_document(changes, coordinates)) for changes in chunks]
+    changes = list(chunks)
     return {
         "from": diff.from_id,
         "to": diff.to_id,
@@ -33,12 +33,8 @@ def diff_document(
             {"path": change.path, "changes": _values_document(change.changes)}
             for change in diff.metadata_changes
         ],
-        "updated_chunks": [document for changes, document in documents if changes.num_chunks],
-        "deleted_chunks": [
-            deleted
-            for changes, _ in documents
-            if (deleted := _deleted_document(changes)) is not None
-        ],
+        "updated_chunks": [_updated(one, coordinates) for one in changes if one.num_chunks],
+        "deleted_chunks": [_deleted(one) for one in changes if _has_deleted(one)],
     }
 
 
@@ -55,41 +51,34 @@ def diff_lines(
             yield line
     for move in diff.moved_nodes:
         yield {"change": "moved_nodes", "from": move.from_, "to": move.to}
-    for changes in chunks:
-        if changes.num_chunks:
-            yield {"change": "updated_chunks", **_chunks_document(changes, coordinates)}
-        deleted = _deleted_document(changes)
-        if deleted is not None:
-            yield {"change": "deleted_chunks", **deleted}
+    for one in chunks:
+        if one.num_chunks:
+            yield {"change": "updated_chunks", **_updated(one, coordinates)}
+        if _has_deleted(one):
+            yield {"change": "deleted_chunks", **_deleted(one)}
 
 
 def _values_document(changes: Iterable[ValueChange]) -> list[dict[str, Any]]:
     """Return the changes; a side without the value has no key for it."""
-    return [
-        {
-            "pointer": change.pointer,
-            **{
-                side: value
-                for side, value in (("before", change.before), ("after", change.after))
-                if value is not ABSENT
-            },
-        }
-        for change in changes
-    ]
+    documents = []
+    for change in changes:
+        sides = {"before": change.before, "after": change.after}
+        there = {side: value for side, value in sides.items() if value is not ABSENT}
+        documents.append({"pointer": change.pointer, **there})
+    return documents
 
 
-def _deleted_document(changes: ChunkChanges) -> dict[str, Any] | None:
-    """Return the chunk counts of a deleted array, if they were counted."""
-    if not changes.of_deleted_array or changes.deleted is None:
-        return None
-    return {
-        "path": changes.path,
-        "num_chunks": len(changes.deleted),
-        "bytes": changes.bytes_removed,
-    }
+def _has_deleted(changes: ChunkChanges) -> bool:
+    """Whether the chunks of a deleted array were counted."""
+    return changes.of_deleted_array and changes.deleted is not None
 
 
-def _chunks_document(changes: ChunkChanges, coordinates: bool) -> dict[str, Any]:
+def _deleted(changes: ChunkChanges) -> dict[str, Any]:
+    count = 0 if changes.deleted is None else len(changes.deleted)
+    return {"path": changes.path, "num_chunks": count, "bytes": changes.bytes_removed}
+
+
+def _updated(changes: ChunkChanges, coordinates: bool) -> dict[str, Any]:
     document: dict[str, Any] = {"path": changes.path, "num_chunks": changes.num_chunks}
     kinds = {kind: getattr(changes, kind) for kind in CHUNK_KINDS}
     compared = changes.added is not None and not changes.of_deleted_array

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 
 from icectl.ops.doctor import Diagnosis, State
 from icectl.render.blocks import Block, Column, Role, Table
-from icectl.render.sizes import format_count
+from icectl.render.words import format_count
 
 _ROLES: dict[State, Role] = {"ok": "good", "warning": "warning", "failed": "bad", "absent": "dim"}
-_COLUMNS = (Column("STATE"), Column("CHECK", "title"), Column("DETAIL", wraps=True))
+_COLUMNS = (
+    Column("STATE", itemgetter(0)),
+    Column("CHECK", itemgetter(1), "title"),
+    Column("DETAIL", itemgetter(2), wraps=True),
+)
 
 
 def render_diagnosis(diagnosis: Diagnosis) -> Iterator[Block]:

@@ -6,28 +6,19 @@ from collections.abc import Iterator
 
 from icectl.ops.expire.report import ExpireResult, Freed, SnapshotFate
 from icectl.render.blocks import Block, Column, Table
-from icectl.render.sizes import format_count, format_size
 from icectl.render.text import first_line
-from icectl.render.times import format_time_short
-
-_COLUMNS = (
-    Column("", "dim"),
-    Column("SNAPSHOT", "id"),
-    Column("FLUSHED", "time"),
-    Column("MESSAGE", wraps=True),
-    Column("WHY", wraps=True),
-)
+from icectl.render.words import format_count, format_size, format_time_short
 
 
 def render_expiration(result: ExpireResult) -> Iterator[Block]:
     for branch in result.branches:
         state = "  (the branch would be deleted)" if branch.deleted else ""
         yield ((f"branch {branch.branch}", "branch"), state)
-        yield Table(_COLUMNS, map(_row, branch.snapshots))
+        yield Table(_COLUMNS, branch.snapshots)
         yield ""
     if result.unreachable:
         yield (("not on any branch", "title"),)
-        yield Table(_COLUMNS, map(_row, result.unreachable))
+        yield Table(_COLUMNS, result.unreachable)
         yield ""
     verb = "would be released" if result.dry_run else "released"
     yield (
@@ -42,17 +33,20 @@ def render_expiration(result: ExpireResult) -> Iterator[Block]:
         yield _render_freed(result.could_free)
 
 
-def _row(fate: SnapshotFate) -> tuple[str, str, str, str, str]:
+def _why(fate: SnapshotFate) -> str:
     why = ", ".join(fate.reasons) or ("" if fate.released else "kept")
     if fate.parent_id is not None:
         why += f"; its parent becomes {str(fate.parent_id)[:12]}"
-    return (
-        "-" if fate.released else " ",
-        str(fate.id),
-        format_time_short(fate.flushed_at),
-        first_line(fate.message),
-        why,
-    )
+    return why
+
+
+_COLUMNS = (
+    Column("", lambda fate: "-" if fate.released else " ", "dim"),
+    Column("SNAPSHOT", lambda fate: fate.id, "id"),
+    Column("FLUSHED", lambda fate: format_time_short(fate.flushed_at), "time"),
+    Column("MESSAGE", lambda fate: first_line(fate.message), wraps=True),
+    Column("WHY", _why, wraps=True),
+)
 
 
 def _render_freed(freed: Freed) -> str:

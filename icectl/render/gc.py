@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from icectl.render.blocks import Block, Column, Table
-from icectl.render.sizes import format_count, format_size
-from icectl.render.times import format_time_short
+from icectl.render.words import format_count, format_size, format_time_short
 
 if TYPE_CHECKING:
     from icectl.ops.gc.report import GcResult
@@ -26,12 +26,13 @@ def render_gc(result: GcResult) -> Iterator[Block]:
     verb = "would be deleted" if result.dry_run else "deleted"
     if total:
         columns = (
-            Column("KIND"),
-            Column("WOULD GO" if result.dry_run else "DELETED", right=True),
-            Column("KEPT", right=True),
+            Column("KIND", itemgetter(0)),
+            Column(
+                "WOULD GO" if result.dry_run else "DELETED", lambda row: f"{row[1]:,}", right=True
+            ),
+            Column("KEPT", lambda row: f"{row[2]:,}", right=True),
         )
-        rows = [(kind, f"{count:,}", f"{kept:,}") for kind, count, kept in counts]
-        yield Table(columns, rows)
+        yield Table(columns, counts)
         if result.dry_run:
             yield from _render_plan(result)
     if any(kind.count for kind in result.garbage):
@@ -53,20 +54,17 @@ def render_gc(result: GcResult) -> Iterator[Block]:
 
 
 def _render_plan(result: GcResult) -> Iterator[Block]:
-    yield ""
-    columns = (Column("AGE"), Column("OBJECTS", right=True), Column("SIZE", right=True))
-    rows = [(age.age, f"{age.count:,}", format_size(age.bytes)) for age in result.by_age]
-    yield Table(columns, rows)
-    yield ""
-    largest = (Column("LARGEST", "path"), Column("SIZE", right=True), Column("CREATED", "time"))
-    yield Table(
-        largest,
-        [
-            (item.object, format_size(item.size), format_time_short(item.created_at))
-            for item in result.largest
-        ],
+    ages = (
+        Column("AGE", lambda age: age.age),
+        Column("OBJECTS", lambda age: f"{age.count:,}", right=True),
+        Column("SIZE", lambda age: format_size(age.bytes), right=True),
     )
-    yield ""
+    largest = (
+        Column("LARGEST", lambda item: item.object, "path"),
+        Column("SIZE", lambda item: format_size(item.size), right=True),
+        Column("CREATED", lambda item: format_time_short(item.created_at), "time"),
+    )
+    yield from ("", Table(ages, result.by_age), "", Table(largest, result.largest), "")
 
 
 def render_notes(result: GcResult) -> Iterator[str]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from operator import methodcaller
 from typing import Any
 
 from icectl.ops.inspect_file import InspectFileResult
 from icectl.render.blocks import Block, Column, Table, Tree, TreeEntry
 from icectl.render.json import render_json, to_json
-from icectl.render.sizes import format_size
 from icectl.render.text import first_line
+from icectl.render.words import format_size
 
 
 def render_inspection(result: InspectFileResult) -> Iterator[Block]:
@@ -80,39 +81,29 @@ def _node(node: dict[str, Any]) -> TreeEntry:
 
 
 def _render_repo(content: dict[str, Any]) -> Iterator[Block]:
-    lists = {
-        name: content.pop(name, None) or []
+    branches, tags, snapshots, updates = (
+        content.pop(name, None) or []
         for name in ("branches", "tags", "snapshots", "latest_updates")
-    }
+    )
     yield from _pairs(content)
-    ids = [entry.get("id") for entry in lists["snapshots"]]
-    for name in ("branches", "tags"):
-        rows = [
-            {"name": ref.get("name"), "snapshot": _at(ids, ref.get("snapshot_index"))}
-            for ref in lists[name]
-        ]
-        yield from _table(name, ("name", "snapshot"), rows)
+    ids = [entry.get("id") for entry in snapshots]
+    for title, refs in (("branches", branches), ("tags", tags)):
+        rows = [{**ref, "snapshot": _at(ids, ref.get("snapshot_index"))} for ref in refs]
+        yield from _table(title, ("name", "snapshot"), rows)
     rows = [
         {
-            "id": entry.get("id"),
+            **entry,
             "parent": _at(ids, entry.get("parent_offset")),
-            "flushed_at": entry.get("flushed_at"),
             "message": first_line(entry.get("message") or ""),
         }
-        for entry in lists["snapshots"]
+        for entry in snapshots
     ]
     yield from _table("snapshots", ("id", "parent", "flushed_at", "message"), rows)
-    rows = [
-        {
-            "updated_at": update.get("updated_at"),
-            "operation": (update.get("update_type") or {}).get("type"),
-            "fields": render_json(
-                {k: v for k, v in (update.get("update_type") or {}).items() if k != "type"}
-            ),
-            "backup_path": update.get("backup_path"),
-        }
-        for update in lists["latest_updates"]
-    ]
+    rows = []
+    for update in updates:
+        fields = dict(update.get("update_type") or {})
+        row = {**update, "operation": fields.pop("type", None), "fields": render_json(fields)}
+        rows.append(row)
     columns = ("updated_at", "operation", "fields", "backup_path")
     yield from _table("latest updates", columns, rows)
 
@@ -124,13 +115,16 @@ def _at(ids: list[Any], index: Any) -> Any:
 def _table(title: str, names: Sequence[str], rows: list[dict[str, Any]]) -> Iterator[Block]:
     if not rows:
         return
-    yield ""
-    yield ((f"{title} ({len(rows)})", "title"),)
+    yield from ("", ((f"{title} ({len(rows)})", "title"),))
     columns = [
-        Column(name.replace("_", " ").upper(), wraps=name in ("message", "fields"))
+        Column(
+            name.replace("_", " ").upper(),
+            methodcaller("get", name),
+            wraps=name in ("message", "fields"),
+        )
         for name in names
     ]
-    yield Table(columns, ([row.get(name) for name in names] for row in rows))
+    yield Table(columns, rows)
 
 
 def render_references(references: Iterable[dict[str, Any]]) -> Iterator[str]:

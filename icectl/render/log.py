@@ -1,4 +1,4 @@
-"""Render commits: in full, one line each, or with a graph."""
+"""Render commits: in a log, as a graph, or one in full."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from icectl.model.ids import SnapshotId
 from icectl.ops.log import CommitWithChanges
-from icectl.render.blocks import Line, Part
+from icectl.ops.show import WholeCommit
+from icectl.render.blocks import Block, Column, Line, Part, Table
 from icectl.render.json import to_json
-from icectl.render.sizes import format_count
 from icectl.render.text import first_line, message_lines
-from icectl.render.times import format_time_short
+from icectl.render.words import format_count, format_size, format_time_short
 from icectl.repository.commits import Commit
 
 if TYPE_CHECKING:
@@ -34,10 +34,7 @@ def render_log(commits: Iterable[Commit], *, oneline: bool) -> Iterator[Line]:
 
 
 def render_log_graph(
-    commits: Iterable[Commit],
-    parents: Mapping[SnapshotId, SnapshotId | None],
-    *,
-    oneline: bool,
+    commits: Iterable[Commit], parents: Mapping[SnapshotId, SnapshotId | None], *, oneline: bool
 ) -> Iterator[Line]:
     from icectl.render.graph import GraphRow, order_for_graph, render_graph
 
@@ -77,6 +74,31 @@ def render_commit(commit: Commit) -> Iterator[Line]:
     if isinstance(commit, CommitWithChanges):
         yield ""
         yield ("    ", (format_changes(commit.changes), "dim"))
+
+
+def render_whole_commit(commit: WholeCommit) -> Iterator[Block]:
+    yield from render_commit(commit)
+    yield ""
+    yield f"Parent: {commit.parent_id or 'none (first commit)'}"
+    counts = (
+        format_count(commit.num_groups, "group"),
+        format_count(commit.num_arrays, "array"),
+        format_count(len(commit.manifest_files), "manifest"),
+    )
+    yield f"Counts: {', '.join(counts)}"
+    if commit.num_expired_ancestors:
+        yield (
+            f"The changes include those of "
+            f"{format_count(commit.num_expired_ancestors, 'expired ancestor')}."
+        )
+    if commit.manifest_files:
+        yield ""
+        columns = (
+            Column("MANIFEST", lambda file: file.id, "id"),
+            Column("SIZE", lambda file: format_size(file.size_bytes), right=True),
+            Column("CHUNK REFS", lambda file: f"{file.num_chunk_refs:,}"),
+        )
+        yield Table(columns, commit.manifest_files)
 
 
 def _short(commit: Commit) -> Iterator[Line]:

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from icectl.render.blocks import Block, Column, Table, Tree, TreeEntry
 from icectl.repository.nodes import ArrayNode, Node, NodeListing
 
-_COLUMNS = (
-    Column("PATH", "path", wraps=True),
-    Column("TYPE"),
-    Column("DATA TYPE"),
-    Column("SHAPE"),
-    Column("CHUNK SHAPE", optional=True),
-    Column("CHUNKS", optional=True),
-    Column("DIMENSIONS", wraps=True, optional=True),
-)
-
 
 def render_nodes(listing: NodeListing) -> Iterator[Block]:
-    yield Table(_COLUMNS, map(_row, listing.nodes))
+    yield Table(_COLUMNS, listing.nodes)
 
 
 def render_node_tree(listing: NodeListing) -> Iterator[Block]:
@@ -29,20 +19,6 @@ def render_node_tree(listing: NodeListing) -> Iterator[Block]:
         for node in listing.nodes
     )
     yield Tree(listing.path, entries)
-
-
-def _row(node: Node) -> tuple[object, ...]:
-    if not isinstance(node, ArrayNode):
-        return (node.path, node.type, None, None, None, None, None)
-    return (
-        node.path,
-        node.type,
-        _data_type(node.data_type),
-        _product(node.shape),
-        _product(node.chunk_shape),
-        _product(node.num_chunks),
-        None if node.dimension_names is None else _names(node.dimension_names),
-    )
 
 
 def _note(node: Node) -> str:
@@ -66,5 +42,26 @@ def _product(lengths: Iterable[int] | None) -> str | None:
     return None if lengths is None else " x ".join(map(str, lengths)) or "scalar"
 
 
-def _names(names: Iterable[str | None]) -> str:
-    return ", ".join("-" if name is None else name for name in names)
+def _names(names: Iterable[str | None] | None) -> str:
+    return ", ".join("-" if name is None else name for name in names or ())
+
+
+def _of_array(cell: Callable[[ArrayNode], object]) -> Callable[[Node], object]:
+    """An empty cell for a group."""
+    return lambda node: cell(node) if isinstance(node, ArrayNode) else None
+
+
+_COLUMNS = (
+    Column("PATH", lambda node: node.path, "path", wraps=True),
+    Column("TYPE", lambda node: node.type),
+    Column("DATA TYPE", _of_array(lambda node: _data_type(node.data_type))),
+    Column("SHAPE", _of_array(lambda node: _product(node.shape))),
+    Column("CHUNK SHAPE", _of_array(lambda node: _product(node.chunk_shape)), optional=True),
+    Column("CHUNKS", _of_array(lambda node: _product(node.num_chunks)), optional=True),
+    Column(
+        "DIMENSIONS",
+        _of_array(lambda node: _names(node.dimension_names)),
+        wraps=True,
+        optional=True,
+    ),
+)

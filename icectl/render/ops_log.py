@@ -9,31 +9,32 @@ from typing import Any
 from icectl.model.repo import (
     FEATURE_FLAGS,
     Availability,
-    BranchCreatedUpdate,
-    BranchDeletedUpdate,
-    BranchResetUpdate,
-    CommitAmendedUpdate,
-    ConfigChangedUpdate,
-    ExpirationRanUpdate,
     FeatureFlagChangedUpdate,
-    GCRanUpdate,
-    MetadataChangedUpdate,
-    NewCommitUpdate,
-    NewDetachedSnapshotUpdate,
-    RepoInitializedUpdate,
-    RepoMigratedUpdate,
     RepoStatus,
     RepoStatusChangedUpdate,
-    TagCreatedUpdate,
-    TagDeletedUpdate,
-    UnknownUpdate,
-    UpdateType,
 )
 from icectl.ops.ops_log import OpsLogBeyondReach, OpsLogEntry
 from icectl.render.blocks import Line
-from icectl.render.times import format_time, format_time_short
+from icectl.render.words import format_time, format_time_short
 
-_WITH_TARGET = (BranchCreatedUpdate, BranchResetUpdate, TagCreatedUpdate)
+SENTENCES = {
+    "repo_initialized": "repository initialized",
+    "repo_migrated": "repository migrated from spec version {from_version} to {to_version}",
+    "config_changed": "configuration changed",
+    "metadata_changed": "metadata changed",
+    "tag_created": "tag {name} created at {target_snapshot_id}",
+    "tag_deleted": "tag {name} deleted, was at {previous_snap_id}",
+    "branch_created": "branch {name} created at {target_snapshot_id}",
+    "branch_deleted": "branch {name} deleted, was at {previous_snap_id}",
+    "branch_reset": "branch {name} reset from {previous_snap_id} to {target_snapshot_id}",
+    "new_commit": "commit {new_snap_id} on branch {branch}",
+    "commit_amended": "commit {previous_snap_id} on branch {branch} amended to {new_snap_id}",
+    "new_detached_snapshot": "snapshot {new_snap_id} written without a branch",
+    "gc_ran": "garbage collected",
+    "expiration_ran": "old snapshots expired",
+    "unknown": "unknown operation of type {type_code}",
+}
+"""The text of each kind; the names in braces are those of its JSON document."""
 
 
 def update_document(entry: OpsLogEntry) -> dict[str, Any]:
@@ -50,7 +51,7 @@ def update_document(entry: OpsLogEntry) -> dict[str, Any]:
     if "previous_snap_id" in document:
         # The name in the specification, and the name in all other documents.
         document["previous_snapshot_id"] = document["previous_snap_id"]
-    if isinstance(update.update_type, _WITH_TARGET):
+    if "{target_snapshot_id}" in SENTENCES.get(update.update_type.kind, ""):
         document["target_snapshot_id"] = entry.target
     return document
 
@@ -78,46 +79,19 @@ def describe_beyond_reach(end: OpsLogBeyondReach) -> str:
 
 def describe_update(entry: OpsLogEntry) -> str:
     """Describe the operation."""
-    update: UpdateType = entry.update.update_type
-    target = f" at {entry.target}" if entry.target else " (target unknown)"
-    match update:
-        case RepoInitializedUpdate():
-            return "repository initialized"
-        case RepoMigratedUpdate(from_version, to_version):
-            return f"repository migrated from spec version {from_version} to {to_version}"
-        case ConfigChangedUpdate():
-            return "configuration changed"
-        case MetadataChangedUpdate():
-            return "metadata changed"
-        case TagCreatedUpdate(name):
-            return f"tag {name} created{target}"
-        case TagDeletedUpdate(name, previous):
-            return f"tag {name} deleted, was at {previous}"
-        case BranchCreatedUpdate(name):
-            return f"branch {name} created{target}"
-        case BranchDeletedUpdate(name, previous):
-            return f"branch {name} deleted, was at {previous}"
-        case BranchResetUpdate(name, previous):
-            to = f" to {entry.target}" if entry.target else " (target unknown)"
-            return f"branch {name} reset from {previous}{to}"
-        case NewCommitUpdate(branch, new):
-            return f"commit {new} on branch {branch}"
-        case CommitAmendedUpdate(branch, previous, new):
-            return f"commit {previous} on branch {branch} amended to {new}"
-        case NewDetachedSnapshotUpdate(new):
-            return f"snapshot {new} written without a branch"
-        case GCRanUpdate():
-            return "garbage collected"
-        case ExpirationRanUpdate():
-            return "old snapshots expired"
+    match entry.update.update_type:
         case FeatureFlagChangedUpdate(flag_id, new_value, is_set):
             name = FEATURE_FLAGS.get(flag_id, f"number {flag_id}")
             state = ("on" if new_value else "off") if is_set else "back to its default"
             return f"feature flag {name} turned {state}"
         case RepoStatusChangedUpdate(status):
             return _describe_status(status)
-        case UnknownUpdate(type_code):
-            return f"unknown operation of type {type_code}"
+        case update:
+            sentence = SENTENCES[update.kind]
+            if entry.target is None:
+                sentence = sentence.replace("at {target_snapshot_id}", "(target unknown)")
+                sentence = sentence.replace("to {target_snapshot_id}", "(target unknown)")
+            return sentence.format_map(update_document(entry))
 
 
 def format_availability(availability: int) -> str:

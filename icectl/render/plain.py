@@ -5,9 +5,9 @@ Text is never truncated. Lines are streamed, because the `log` of a long history
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from icectl.render.blocks import Block, Share, Table, Tree
+from icectl.render.blocks import Block, Column, Share, Table, Tree
 from icectl.render.text import display_width, escape_controls
 
 GAP = "  "
@@ -19,7 +19,7 @@ def plain_lines(blocks: Iterable[Block]) -> Iterator[str]:
         if isinstance(block, str):
             yield escape_controls(block)
         elif isinstance(block, Table):
-            yield from _align(block)
+            yield from align(block.columns, block.rows())
         elif isinstance(block, Tree):
             yield from _draw_tree(block)
         else:
@@ -40,15 +40,15 @@ def plain_cell(value: object) -> str:
     return escape_controls(str(value))
 
 
-def _align(table: Table) -> Iterator[str]:
-    cells = [[plain_cell(value) for value in row] for row in table.rows]
+def align(columns: Sequence[Column], rows: Sequence[Sequence[object]]) -> Iterator[str]:
+    cells = [[plain_cell(value) for value in row] for row in rows]
     if not cells:
         return
-    titles = [column.title for column in table.columns]
+    titles = [column.title for column in columns]
     widths = [max(map(display_width, values)) for values in zip(titles, *cells, strict=True)]
     for row in (titles, *cells):
         parts = []
-        for column, text, width in zip(table.columns, row, widths, strict=True):
+        for column, text, width in zip(columns, row, widths, strict=True):
             spaces = " " * (width - display_width(text))
             parts.append(spaces + text if column.right else text + spaces)
         yield GAP.join(parts).rstrip()

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Self
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from icectl.render.text import escape_controls
-from icectl.render.times import format_duration
+from icectl.render.words import format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress
 
 SECONDS_BEFORE_BARS = 1.0
 SECONDS_BETWEEN_LINES = 30.0
+
+
+class Phase:
+    """One phase of an operation, with a count of finished items."""
+
+    def __init__(self, show: Callable[[Phase, int], None]) -> None:
+        self._show = show
+        self.count = 0
+
+    def advance(self, count: int = 1) -> None:
+        """Count finished items; fast enough to call for each item."""
+        self.count += count
+        self._show(self, count)
 
 
 class ProgressDisplay:
@@ -39,12 +53,12 @@ class ProgressDisplay:
         self._timer: threading.Timer | None = None
         self._bars: Progress | None = None
 
-    def phase(self, label: str, total: int | None = None, unit: str = "") -> Phase:
+    @contextmanager
+    def phase(self, label: str, total: int | None = None, unit: str = "") -> Iterator[Phase]:
         """`with display.phase("reading manifests", 10) as phase: phase.advance()`."""
-        return Phase(self, escape_controls(label), total, unit)
-
-    def begin(self, phase: Phase) -> None:
+        label = escape_controls(label)
         if self.console is None:
+            yield Phase(self._log_sometimes(label, total, unit))
             return
         with self._lock:
             self._open += 1
@@ -53,59 +67,35 @@ class ProgressDisplay:
                 self._timer = threading.Timer(SECONDS_BEFORE_BARS, self._bars.start)
                 self._timer.daemon = True
                 self._timer.start()
-            phase.task = self._bars.add_task(phase.label, total=phase.total, unit=phase.unit)
+            bars = self._bars
+            task = bars.add_task(label, total=total, unit=unit)
+        try:
+            yield Phase(lambda _phase, count: bars.advance(task, count))
+        finally:
+            with self._lock:
+                self._open -= 1
+                bars.remove_task(task)
+                if self._open == 0:
+                    assert self._timer is not None
+                    self._timer.cancel()
+                    bars.stop()
+                    self._bars = None
 
-    def end(self, phase: Phase) -> None:
-        if self.console is None or self._bars is None:
-            return
-        with self._lock:
-            self._open -= 1
-            if phase.task is not None:
-                self._bars.remove_task(phase.task)
-            if self._open == 0:
-                assert self._timer is not None
-                self._timer.cancel()
-                self._bars.stop()
-                self._bars = None
+    def _log_sometimes(
+        self, label: str, total: int | None, unit: str
+    ) -> Callable[[Phase, int], None]:
+        started = shown = self.clock()
 
-    def advance(self, phase: Phase, count: int) -> None:
-        if self._bars is not None and phase.task is not None:
-            self._bars.advance(phase.task, count)
-        elif self.log is not None:
+        def show(phase: Phase, _count: int) -> None:
+            nonlocal shown
             now = self.clock()
-            if now - phase.shown >= SECONDS_BETWEEN_LINES:
-                phase.shown = now
-                self.log(phase.describe(now))
+            if self.log is not None and now - shown >= SECONDS_BETWEEN_LINES:
+                shown = now
+                done = f"{phase.count:,}" if total is None else f"{phase.count:,}/{total:,}"
+                done += f" {unit}" if unit else ""
+                self.log(f"{label}: {done}, {format_duration(now - started)}")
 
-
-class Phase:
-    """One phase of an operation, with a count of finished items."""
-
-    def __init__(self, display: ProgressDisplay, label: str, total: int | None, unit: str) -> None:
-        self._display = display
-        self.label = label
-        self.total = total
-        self.unit = unit
-        self.count = 0
-        self.started = self.shown = display.clock()
-        self.task: TaskID | None = None
-
-    def __enter__(self) -> Self:
-        self._display.begin(self)
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self._display.end(self)
-
-    def advance(self, count: int = 1) -> None:
-        """Count finished items; fast enough to call for each item."""
-        self.count += count
-        self._display.advance(self, count)
-
-    def describe(self, now: float) -> str:
-        done = f"{self.count:,}" if self.total is None else f"{self.count:,}/{self.total:,}"
-        unit = f" {self.unit}" if self.unit else ""
-        return f"{self.label}: {done}{unit}, {format_duration(now - self.started)}"
+        return show
 
 
 def _make_bars(console: Console) -> Progress:

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from icectl.ops.refs import BranchChange, BranchList, ListedRef, TagChange, TagList
 from icectl.render.blocks import Block, Column, Role, Table
 from icectl.render.text import first_line
-from icectl.render.times import format_time_short
+from icectl.render.words import format_time_short
 
 
 def render_branches(listing: BranchList) -> Iterator[Block]:
@@ -43,15 +43,17 @@ def render_tag_deleted(change: TagChange) -> Iterator[Block]:
 
 def _render_refs(title: str, role: Role, refs: Iterable[ListedRef]) -> Table:
     columns = (
-        Column(title, role),
-        Column("SNAPSHOT", "id"),
-        Column("DATE", "time"),
-        Column("MESSAGE", wraps=True),
+        Column(title, lambda ref: ref.name, role),
+        Column("SNAPSHOT", lambda ref: ref.snapshot_id, "id"),
+        Column("DATE", _date, "time"),
+        Column("MESSAGE", _message, wraps=True),
     )
-    return Table(columns, map(_row, refs))
+    return Table(columns, refs)
 
 
-def _row(ref: ListedRef) -> tuple[object, ...]:
-    if ref.flushed_at is None or ref.message is None:
-        return (ref.name, ref.snapshot_id, None, "(the snapshot cannot be read)")
-    return (ref.name, ref.snapshot_id, format_time_short(ref.flushed_at), first_line(ref.message))
+def _date(ref: ListedRef) -> str | None:
+    return None if ref.flushed_at is None else format_time_short(ref.flushed_at)
+
+
+def _message(ref: ListedRef) -> str:
+    return "(the snapshot cannot be read)" if ref.message is None else first_line(ref.message)

@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from icectl.ops.repair.repo_file import Backup
 from icectl.ops.repair.run import RepairResult, StepResult
 from icectl.render.blocks import Block, Column, Part, Table
-from icectl.render.sizes import format_count
-from icectl.render.times import format_time
 from icectl.render.validate import render_finding
+from icectl.render.words import format_count, format_time
 
 SHOWN_BACKUPS = 5
 
@@ -44,24 +43,22 @@ def _state(step: StepResult) -> Part:
 def _render_backups(backups: Sequence[Backup]) -> Iterator[Block]:
     if not backups:
         return
-    columns = [
-        Column("BACKUP", "path"),
-        Column("NEWEST OPERATION"),
-        Column("AT", "time"),
-        Column("BRANCHES", "branch", wraps=True),
-        Column("STATE"),
-    ]
-    rows = [
-        (
-            backup.path,
-            backup.newest_operation,
-            None if backup.updated_at is None else format_time(backup.updated_at),
-            ", ".join(backup.branches),
-            "chosen" if backup.chosen else backup.detail or backup.state,
-        )
-        for backup in backups[:SHOWN_BACKUPS]
-    ]
-    yield Table(columns, rows)
+    columns = (
+        Column("BACKUP", lambda backup: backup.path, "path"),
+        Column("NEWEST OPERATION", lambda backup: backup.newest_operation),
+        Column("AT", _date, "time"),
+        Column("BRANCHES", lambda backup: ", ".join(backup.branches), "branch", wraps=True),
+        Column("STATE", _describe),
+    )
+    yield Table(columns, backups[:SHOWN_BACKUPS])
     if len(backups) > SHOWN_BACKUPS:
         yield f"... and {len(backups) - SHOWN_BACKUPS:,} older ones."
     yield ""
+
+
+def _date(backup: Backup) -> str | None:
+    return None if backup.updated_at is None else format_time(backup.updated_at)
+
+
+def _describe(backup: Backup) -> str:
+    return "chosen" if backup.chosen else backup.detail or backup.state

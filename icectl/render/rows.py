@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 
 from icectl.ops.export import ExportResult
 from icectl.render.blocks import Block, Column, Table
 from icectl.render.json import to_json
-from icectl.render.sizes import format_count
+from icectl.render.words import format_count
 
 
 def render_rows(
@@ -16,11 +17,15 @@ def render_rows(
 ) -> Iterator[Block]:
     """Render a table with the names of the columns as titles and lists as JSON."""
     drawn = [
-        Column(column["name"], right=column["type"] in ("bigint", "int", "double"), wraps=True)
+        Column(
+            column["name"],
+            itemgetter(column["name"]),
+            right=column["type"] in ("bigint", "int", "double"),
+            wraps=True,
+        )
         for column in columns
     ]
-    values = ([_cell(row[column["name"]]) for column in columns] for row in rows)
-    yield Table(drawn, values)
+    yield Table(drawn, ({name: _cell(value) for name, value in row.items()} for row in rows))
 
 
 def _cell(value: object) -> object:

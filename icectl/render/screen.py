@@ -17,7 +17,7 @@ from rich.theme import Theme
 from rich.tree import Tree as RichTree
 
 from icectl.render.blocks import Block, Column, Line, Share, Table, Tree, TreeEntry
-from icectl.render.plain import BAR_WIDTH, GAP, plain_cell, plain_lines
+from icectl.render.plain import BAR_WIDTH, GAP, align, plain_cell
 from icectl.render.text import display_width, escape_controls
 
 THEME = Theme(
@@ -136,12 +136,11 @@ def _names(path: str) -> list[str]:
 
 
 def _tables(table: Table, width: int) -> Iterator[RenderableType]:
-    rows = [list(row) for row in table.rows]
+    rows = table.rows()
     if not rows:
         return
     if len(rows) > MOST_ROWS:
-        for line in plain_lines([Table(table.columns, rows)]):
-            yield Text(line)
+        yield from map(Text, align(table.columns, rows))
         return
     shown = _fitting_columns(table.columns, rows, width)
     drawn = RichTable(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="title")

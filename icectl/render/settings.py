@@ -10,7 +10,7 @@ from icectl.render.blocks import Block, Column, Role, Table
 from icectl.render.json import to_json
 from icectl.render.ops_log import format_availability
 from icectl.render.text import escape_controls
-from icectl.render.times import format_time_short
+from icectl.render.words import format_time_short
 
 
 def render_status(report: StatusReport) -> Iterator[Block]:
@@ -35,17 +35,13 @@ def render_named_value(value: NamedValue) -> Iterator[Block]:
 
 
 def render_flags(flags: Iterable[FeatureFlag]) -> Iterator[Block]:
-    columns = (Column("FLAG", "title"), Column("ID", right=True), Column("STATE"), Column("SET"))
-    rows = (
-        (
-            flag.name or "(unknown)",
-            flag.id,
-            "on" if flag.enabled else "off",
-            "default" if flag.setting is None else "here",
-        )
-        for flag in flags
+    columns = (
+        Column("FLAG", lambda flag: flag.name or "(unknown)", "title"),
+        Column("ID", lambda flag: flag.id, right=True),
+        Column("STATE", lambda flag: "on" if flag.enabled else "off"),
+        Column("SET", lambda flag: "default" if flag.setting is None else "here"),
     )
-    yield Table(columns, rows)
+    yield Table(columns, flags)
 
 
 def format_value(value: object) -> str:

@@ -5,53 +5,81 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields
+from dataclasses import dataclass, fields
 
 from icectl.ops.stats.result import ArrayStats, StatsResult
 from icectl.render.blocks import Block, Column, Share, Table
 from icectl.render.json import to_json
-from icectl.render.sizes import format_count, format_size
 from icectl.render.text import escape_cell, first_line
-from icectl.render.times import format_time_short
+from icectl.render.words import format_count, format_size, format_time_short
 
 
 def make_stats_renderer(depth: int | None) -> Callable[[StatsResult], Iterator[Block]]:
     """Return a renderer that includes nodes below `depth` in their parent group."""
 
     def render(result: StatsResult) -> Iterator[Block]:
+        total = result.total_bytes or 1
+        most = max((one.new_bytes for one in result.snapshots or ()), default=0) or 1
         yield from _totals(result)
-        yield from _section("Groups and arrays", _tree(result, depth))
-        if result.containers:
-            yield from _section("Containers of virtual chunks", _containers(result))
-        for title, refs in (("Branches", result.branches), ("Tags", result.tags)):
-            name = "BRANCH" if title == "Branches" else "TAG"
-            if refs is not None:
-                columns = (
-                    *(Column(name), Column("BYTES", right=True)),
-                    *(Column("ITS OWN", right=True), Column("CHUNKS", right=True), Column("")),
-                )
-                rows = [
-                    (
-                        ref.name,
-                        format_size(ref.bytes),
-                        format_size(ref.own_bytes),
-                        f"{ref.num_chunks:,}",
-                        Share(ref.bytes / (result.total_bytes or 1)),
-                    )
-                    for ref in refs
-                ]
-                if rows:
-                    yield from _section(title, Table(columns, rows))
-        if result.snapshots is not None:
-            yield from _section("Versions, newest first", _snapshots(result))
+        tables = {
+            "Groups and arrays": Table(
+                (
+                    Column("PATH", lambda row: "  " * row.level + row.name, "path", wraps=True),
+                    *(_size("BYTES", "bytes"), _count("CHUNKS", "num_chunks")),
+                    _share("bytes", total),
+                ),
+                group_rows(result.arrays, depth),
+            ),
+            "Containers of virtual chunks": Table(
+                (
+                    Column("PREFIX", lambda one: one.url_prefix, "path", wraps=True),
+                    *(_size("BYTES", "bytes"), _count("CHUNKS", "num_chunks")),
+                    _count("OBJECTS", "num_objects"),
+                    Column("", lambda one: "" if one.configured else "not in the configuration"),
+                ),
+                result.containers,
+            ),
+            "Branches": Table(_ref_columns("BRANCH", total), result.branches or ()),
+            "Tags": Table(_ref_columns("TAG", total), result.tags or ()),
+            "Versions, newest first": Table(
+                (
+                    Column("ID", lambda one: one.id, "id"),
+                    Column("TIME", lambda one: format_time_short(one.flushed_at), "time"),
+                    _size("BYTES", "bytes"),
+                    _size("ITS OWN", "own_bytes", optional=True),
+                    _size("SHARED", "shared_bytes", optional=True),
+                    _size("NEW", "new_bytes"),
+                    _share("new_bytes", most, optional=True),
+                    Column("MESSAGE", lambda one: first_line(one.message), wraps=True),
+                ),
+                result.snapshots or (),
+            ),
+        }
+        for title, table in tables.items():
+            if table.items:
+                yield from ("", ((title, "title"),), table)
 
     return render
 
 
-def _section(title: str, table: Table) -> Iterator[Block]:
-    yield ""
-    yield ((title, "title"),)
-    yield table
+def _size(title: str, name: str, *, optional: bool = False) -> Column:
+    return Column(title, lambda one: format_size(getattr(one, name)), right=True, optional=optional)
+
+
+def _count(title: str, name: str) -> Column:
+    return Column(title, lambda one: f"{getattr(one, name):,}", right=True)
+
+
+def _share(name: str, whole: int, *, optional: bool = False) -> Column:
+    return Column("", lambda one: Share(getattr(one, name) / whole), optional=optional)
+
+
+def _ref_columns(title: str, total: int) -> Sequence[Column]:
+    return (
+        Column(title, lambda ref: ref.name),
+        *(_size("BYTES", "bytes"), _size("ITS OWN", "own_bytes"), _count("CHUNKS", "num_chunks")),
+        _share("bytes", total),
+    )
 
 
 def _totals(result: StatsResult) -> Iterator[Block]:
@@ -60,16 +88,13 @@ def _totals(result: StatsResult) -> Iterator[Block]:
     yield (
         f"{format_size(result.total_bytes)} in {format_count(result.num_chunks, 'chunk')}, {what}"
     )
-    total = result.total_bytes or 1
-    kinds = (
-        ("native", result.native_bytes),
-        ("virtual", result.virtual_bytes),
-        ("inline", result.inlined_bytes),
-    )
-    yield Table(
-        (Column("KIND"), Column("BYTES", right=True), Column("")),
-        [(name, format_size(count), Share(count / total)) for name, count in kinds],
-    )
+    kinds = [
+        GroupRow(0, "native", result.native_bytes),
+        GroupRow(0, "virtual", result.virtual_bytes),
+        GroupRow(0, "inline", result.inlined_bytes),
+    ]
+    share = _share("bytes", result.total_bytes or 1)
+    yield Table((Column("KIND", lambda row: row.name), _size("BYTES", "bytes"), share), kinds)
     manifests = result.manifests
     fill = "" if manifests.fill is None else f", {manifests.fill:.0%} full"
     yield (
@@ -95,94 +120,25 @@ def _totals(result: StatsResult) -> Iterator[Block]:
         )
 
 
-def _tree(result: StatsResult, depth: int | None) -> Table:
-    rows = group_rows(result.arrays, depth)
-    columns = [
-        *(Column("PATH", "path", wraps=True), Column("BYTES", right=True)),
-        *(Column("CHUNKS", right=True), Column("")),
-    ]
-    total = result.total_bytes or 1
-    return Table(
-        columns,
-        (
-            (
-                "  " * level + name,
-                format_size(size),
-                f"{chunks:,}",
-                Share(size / total),
-            )
-            for level, name, size, chunks in rows
-        ),
-    )
+@dataclass(slots=True)
+class GroupRow:
+    level: int
+    name: str
+    bytes: int = 0
+    num_chunks: int = 0
 
 
-def group_rows(arrays: Sequence[ArrayStats], depth: int | None) -> list[tuple[int, str, int, int]]:
-    """Return level, name, bytes and chunks of each group and array, beginning with the root."""
-    sums: dict[tuple[str, ...], list[int]] = {(): [0, 0]}
+def group_rows(arrays: Sequence[ArrayStats], depth: int | None) -> list[GroupRow]:
+    """Return a row for each group and array, beginning with the root."""
+    rows: dict[tuple[str, ...], GroupRow] = {(): GroupRow(0, "/")}
     for array in arrays:
-        parts = tuple(part for part in array.path.split("/") if part)
-        if not array.path:
-            parts = ("(not in any array)",)
-        shown = parts if depth is None else parts[:depth]
+        path = array.path or "(not in any array)"
+        shown = tuple(part for part in path.split("/") if part)[:depth]
         for end in range(len(shown) + 1):
-            entry = sums.setdefault(shown[:end], [0, 0])
-            entry[0] += array.total_bytes
-            entry[1] += array.num_chunks
-    ordered = sorted(sums, key=lambda key: tuple(part.encode() for part in key))
-    return [(len(key), key[-1] if key else "/", *_pair(sums[key])) for key in ordered]
-
-
-def _pair(values: list[int]) -> tuple[int, int]:
-    return values[0], values[1]
-
-
-def _containers(result: StatsResult) -> Table:
-    columns = [
-        *(Column("PREFIX", "path", wraps=True), Column("BYTES", right=True)),
-        *(Column("CHUNKS", right=True), Column("OBJECTS", right=True), Column("")),
-    ]
-    return Table(
-        columns,
-        (
-            (
-                one.url_prefix,
-                format_size(one.bytes),
-                f"{one.num_chunks:,}",
-                f"{one.num_objects:,}",
-                "" if one.configured else "not in the configuration",
-            )
-            for one in result.containers
-        ),
-    )
-
-
-def _snapshots(result: StatsResult) -> Table:
-    snapshots = result.snapshots or ()
-    most = max((one.new_bytes for one in snapshots), default=0) or 1
-    columns = [
-        *(Column("ID", "id"), Column("TIME", "time"), Column("BYTES", right=True)),
-        *(
-            Column("ITS OWN", right=True, optional=True),
-            Column("SHARED", right=True, optional=True),
-        ),
-        *(Column("NEW", right=True), Column("", optional=True), Column("MESSAGE", wraps=True)),
-    ]
-    return Table(
-        columns,
-        (
-            (
-                one.id,
-                format_time_short(one.flushed_at),
-                format_size(one.bytes),
-                format_size(one.own_bytes),
-                format_size(one.shared_bytes),
-                format_size(one.new_bytes),
-                Share(one.new_bytes / most),
-                first_line(one.message),
-            )
-            for one in snapshots
-        ),
-    )
+            row = rows.setdefault(shown[:end], GroupRow(end, "".join(shown[end - 1 : end])))
+            row.bytes += array.total_bytes
+            row.num_chunks += array.num_chunks
+    return [rows[key] for key in sorted(rows, key=lambda key: [part.encode() for part in key])]
 
 
 def render_stats_csv(items: Sequence[object]) -> Iterator[str]:

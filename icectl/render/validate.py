@@ -1,4 +1,4 @@
-"""Render findings as text and as GitHub annotations, and the rule catalogue."""
+"""Render findings and the rule catalogue."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ from icectl.checks.rules import Rule, Severity
 from icectl.ops.validate.result import Finding, ValidateResult
 from icectl.ops.validate.summary import RuleSummary
 from icectl.render.blocks import Block, Column, Role, Table
-from icectl.render.sizes import format_count
-from icectl.render.text import escape_commands, escape_controls
+from icectl.render.words import format_count
 
 _ROLES: dict[Severity, Role] = {"error": "bad", "warning": "warning", "info": "dim"}
 SHOWN_REFS = 5
@@ -85,34 +84,17 @@ def render_finding(finding: Finding) -> Iterator[Block]:
         yield f"    reached by {shown}{more}{last if finding.severity == 'error' else ''}"
 
 
-def render_github(result: ValidateResult) -> Iterator[str]:
-    """Yield one workflow command per finding, which GitHub shows as an annotation."""
-    commands = {"error": "error", "warning": "warning", "info": "notice"}
-    for finding in result.findings:
-        command = "notice" if finding.known else commands[finding.severity]
-        where = finding.object + (f" {finding.path}" if finding.path else "")
-        title = _github(f"{finding.code} {finding.title}", in_property=True)
-        yield f"::{command} title={title}::{_github(f'{where}: {finding.detail}')}"
-
-
-def _github(text: str, *, in_property: bool = False) -> str:
-    for character, escape in (("%", "%25"), ("\r", "%0D"), ("\n", "%0A")):
-        text = text.replace(character, escape)
-    if in_property:
-        text = text.replace(":", "%3A").replace(",", "%2C")
-    return escape_commands(escape_controls(text))
-
-
 def render_rules(rules: Iterable[Rule]) -> Iterator[Block]:
     """Render one rule in full, or several rules as a table."""
     found = list(rules)
     if len(found) > 1:
-        columns = [
-            *(Column("CODE", "id"), Column("SEVERITY"), Column("LEVEL")),
-            Column("RULE", wraps=True),
-        ]
-        rows = [(rule.code, rule.severity, rule.level_name, rule.title) for rule in found]
-        yield Table(columns, rows)
+        columns = (
+            Column("CODE", lambda rule: rule.code, "id"),
+            Column("SEVERITY", lambda rule: rule.severity),
+            Column("LEVEL", lambda rule: rule.level_name),
+            Column("RULE", lambda rule: rule.title, wraps=True),
+        )
+        yield Table(columns, found)
         return
     for rule in found:
         yield ((f"{rule.code}: {rule.title}", "title"),)

@@ -18,7 +18,7 @@ from collections.abc import (
     Set,
 )
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from icectl.errors import FormatError
 from icectl.model.ids import SnapshotId
@@ -26,7 +26,11 @@ from icectl.model.repo import RepoInfo, SnapshotInfo
 from icectl.model.snapshot import Snapshot
 from icectl.repository.edits import DEFAULT_BRANCH
 
+if TYPE_CHECKING:
+    from icectl.model.node_columns import SnapshotColumns
+
 Id = TypeVar("Id", bound=Hashable)
+AnySnapshot = TypeVar("AnySnapshot", "Snapshot", "SnapshotColumns")
 Parents = Mapping[SnapshotId, SnapshotId | None]
 
 
@@ -86,9 +90,9 @@ def find_cycles(parents: Mapping[Id, Id | None]) -> Iterator[list[Id]]:
 
 def read_ancestors(
     tips: Iterable[SnapshotId],
-    read: Callable[[Set[SnapshotId]], Iterable[Snapshot]],
+    read: Callable[[Set[SnapshotId]], Iterable[AnySnapshot]],
     known: Set[SnapshotId] = frozenset(),
-) -> Iterator[Snapshot]:
+) -> Iterator[AnySnapshot]:
     """The snapshots and their ancestors as their files name them, except the known ones.
 
     Files of different branches are independent: each call of `read` gets one generation.

@@ -6,14 +6,21 @@ reads. Every generation has the same interface; only V2 has a repo info file.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
-from icectl.errors import FormatError, ObjectNotFoundError, RefNotFoundError, UnsupportedError
+from icectl.errors import (
+    FormatError,
+    ObjectNotFoundError,
+    RefNotFoundError,
+    StorageError,
+    UnsupportedError,
+)
 from icectl.format.envelope import Generation, decode_envelope
 from icectl.model.ids import ManifestId, ObjectId, SnapshotId
+from icectl.model.node_table import NodeTable
 from icectl.model.repo import RepoInfo, SnapshotInfo
 from icectl.model.snapshot import Snapshot
 from icectl.model.transaction_log import TransactionLog
@@ -26,6 +33,7 @@ from icectl.storage.contract import Storage
 if TYPE_CHECKING:
     from icectl.format.legacy import LegacyManifest
     from icectl.model.manifest import Manifest
+    from icectl.model.node_columns import SnapshotColumns
     from icectl.repository.alpha import Dimensions
     from icectl.repository.ref_store import RefStore
 
@@ -188,6 +196,57 @@ class Repository:
             )
         return snapshot
 
+    def decode_snapshot(self, snapshot_id: SnapshotId, data: bytes) -> Snapshot | SnapshotColumns:
+        """The snapshot in a file of V1 or V2 that was already read."""
+        from icectl.format.snapshot import decode_in_either_form
+
+        path = self.layout.snapshot(snapshot_id)
+        snapshot = _decode(path, data, decode_in_either_form)
+        _check_id(snapshot.id, snapshot_id, path)
+        return snapshot
+
+    def read_node_tables(self, snapshot_ids: Collection[SnapshotId]) -> dict[SnapshotId, NodeTable]:
+        """The nodes of each snapshot, all read at once."""
+        from icectl.format.snapshot import decode_node_table
+
+        if not self.is_writable:
+            return {id_: NodeTable.of(self.read_snapshot(id_)) for id_ in snapshot_ids}
+        paths = {self.layout.snapshot(id_): id_ for id_ in snapshot_ids}
+        tables = {}
+        for path, data in self.storage.read_many(paths):
+            tables[paths[path]] = table = _decode(path, data, decode_node_table)
+            _check_id(table.snapshot_id, paths[path], path)
+        return tables
+
+    def read_snapshot_columns(
+        self, snapshot_ids: Collection[SnapshotId]
+    ) -> Iterator[SnapshotColumns]:
+        """Each snapshot once, in no particular order, without an object for each node."""
+        from icectl.format.node_columns import decode_snapshot_columns
+        from icectl.model.node_columns import columns_of
+
+        if not self.is_writable:
+            yield from (columns_of(self.read_snapshot(id_)) for id_ in snapshot_ids)
+            return
+        paths = {self.layout.snapshot(id_): id_ for id_ in snapshot_ids}
+        for path, data in self.storage.read_many(paths):
+            columns = _decode(path, data, decode_snapshot_columns)
+            _check_id(columns.id, paths[path], path)
+            yield columns
+
+    def read_transaction_logs(self, log_ids: Sequence[SnapshotId]) -> Iterator[TransactionLog]:
+        """Each log once, in no particular order."""
+        from icectl.format.transaction_log import decode_transaction_log
+
+        if not self.is_writable:
+            yield from map(self.read_transaction_log, log_ids)
+            return
+        paths = {f"{self.layout.transactions}/{id_}": id_ for id_ in log_ids}
+        for path, data in self.storage.read_many(paths):
+            log = _decode(path, data, decode_transaction_log)
+            _check_id(log.id, paths[path], path)
+            yield log
+
     def read_transaction_log(self, snapshot_id: SnapshotId) -> TransactionLog:
         from icectl.format.transaction_log import decode_transaction_log
 
@@ -267,11 +326,16 @@ class Repository:
                 continue
 
     def _read(self, path: str, decode: Callable[[bytes], _File]) -> _File:
-        data = self.storage.read(path)
-        try:
-            return decode(data)
-        except FormatError as error:
-            raise error.at(path) from None
+        return _decode(path, self.storage.read(path), decode)
+
+
+def _decode(path: str, data: bytes | StorageError, decode: Callable[[bytes], _File]) -> _File:
+    if isinstance(data, StorageError):
+        raise data
+    try:
+        return decode(data)
+    except FormatError as error:
+        raise error.at(path) from None
 
 
 def _decode_legacy(data: bytes) -> Snapshot:

@@ -5,9 +5,10 @@
         repository = dataset("many_commits", scale.of(2_000))
         return Comparison(official=python("…", repository), ours=icectl("log", "-r", repository))
 
-`Command.before` runs, unmeasured, before each run: a real gc gets its fresh copy there. This
-process must stay small, since a child's peak memory begins at its parent's: neither numpy nor
-icechunk is imported here.
+`Command.before` runs, unmeasured, before each run: a real gc gets its fresh copy there. A
+command with a `store` runs on object storage, and its requests are counted. This process must
+stay small, since a child's peak memory begins at its parent's: neither numpy nor icechunk is
+imported here.
 """
 
 from __future__ import annotations
@@ -19,13 +20,17 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from tests.benchmarks.object_store import ObjectStore
 
 PROJECT = Path(__file__).parents[2]
 BENCH = PROJECT / ".bench"
 LONG_ROUND_SECONDS = 90
+GROWTH_TARGET = 12
+"""At most this ratio of the time at full size to that at a tenth: linear, with some noise."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +42,7 @@ class Scale:
         return max(1, full // self.divisor)
 
 
-SCALES = {"full": Scale("full", 1), "small": Scale("small", 20)}
+SCALES = {scale.name: scale for scale in (Scale("full", 1), Scale("small", 20), Scale("tiny", 200))}
 
 
 @dataclass(frozen=True)
@@ -49,6 +54,7 @@ class Command:
 
     With `"megabytes"` beside it, that is its memory: of several processes together.
     """
+    store: ObjectStore | None = None
 
 
 @dataclass(frozen=True)
@@ -75,12 +81,19 @@ class Job:
     """At most this ratio of wall times."""
     memory_target: float | None
     """At most this ratio of peak memories."""
+    request_target: float | None = None
+    """At most this ratio of requests to object storage."""
+    most_requests: int | None = None
+    """At most this many requests."""
 
 
 @dataclass(frozen=True)
 class Measurement:
     seconds: float | None
     megabytes: float
+    requests: int | None = None
+    rounds: int | None = None
+    """The longest chain of requests that each waited for the one before."""
 
 
 JOBS: list[Job] = []
@@ -90,12 +103,36 @@ class CommandFailedError(Exception):
     pass
 
 
+Build = Callable[[Scale], Comparison]
+
+
 def job(
-    name: str, *, target: float | None = None, memory_target: float | None = None
-) -> Callable[[Callable[[Scale], Comparison]], Callable[[Scale], Comparison]]:
-    def register(build: Callable[[Scale], Comparison]) -> Callable[[Scale], Comparison]:
-        JOBS.append(Job(name, build, target, memory_target))
+    name: str,
+    *,
+    target: float | None = None,
+    memory_target: float | None = None,
+    request_target: float | None = None,
+    most_requests: int | None = None,
+) -> Callable[[Build], Build]:
+    def register(build: Build) -> Build:
+        targets = (target, memory_target, request_target, most_requests)
+        JOBS.append(Job(name, build, *targets))
         return build
+
+    return register
+
+
+def growth_job(name: str, full: int) -> Callable[[Callable[[int], Command]], None]:
+    """A job that compares a command on data of the full size with itself on a tenth of it.
+
+    The decorated function returns the command for a size.
+    """
+
+    def register(command: Callable[[int], Command]) -> None:
+        @job(f"{name}, growth", target=GROWTH_TARGET)
+        def growth(scale: Scale) -> Comparison:
+            sizes = (scale.of(full // 10), scale.of(full))
+            return Comparison(*map(command, sizes), baseline="a tenth of it")
 
     return register
 
@@ -120,18 +157,21 @@ def dataset(builder: str, *arguments: int, **options: object) -> Path:
         print(f"building {path.name}", file=sys.stderr, flush=True)
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=path.parent) as unfinished:
-            code = (
-                "import json, sys, tests.official as official\n"
-                "builder, path, arguments, options = sys.argv[1:]\n"
-                "getattr(official, builder)(path, *json.loads(arguments), **json.loads(options))"
-            )
-            run(
-                python(
-                    code, builder, f"{unfinished}/repo", json.dumps(arguments), json.dumps(options)
-                )
-            )
+            build(builder, Path(unfinished, "repo"), arguments, options)
             Path(unfinished, "repo").rename(path)
     return path
+
+
+def build(
+    builder: str, path: Path, arguments: Sequence[int], options: Mapping[str, object]
+) -> None:
+    """Call the builder in a fresh process, so that this one stays small."""
+    code = (
+        "import json, sys, tests.official as official\n"
+        "builder, path, arguments, options = sys.argv[1:]\n"
+        "getattr(official, builder)(path, *json.loads(arguments), **json.loads(options))"
+    )
+    run(python(code, builder, path, json.dumps(arguments), json.dumps(options)))
 
 
 def run(command: Command) -> Measurement:
@@ -139,6 +179,9 @@ def run(command: Command) -> Measurement:
     if command.before:
         command.before()
     environment = os.environ | {"ICECHUNK_LOG": "error"}
+    if command.store:
+        environment |= command.store.environment
+        command.store.take_traffic()
     with tempfile.TemporaryFile() as errors:
         begin = time.perf_counter()
         process = subprocess.Popen(
@@ -164,6 +207,9 @@ def run(command: Command) -> Measurement:
         measured = json.loads(output.splitlines()[-1])
         seconds = measured["seconds"]
         megabytes = measured.get("megabytes", megabytes)
+    if command.store:
+        traffic = command.store.take_traffic()
+        return Measurement(seconds, megabytes, traffic["requests"], traffic["rounds"])
     return Measurement(seconds, megabytes)
 
 
@@ -189,8 +235,15 @@ def compare(comparison: Comparison, rounds: int) -> tuple[Measurement, Measureme
 
 
 def median(results: list[Measurement]) -> Measurement:
-    seconds = [result.seconds for result in results if result.seconds is not None]
+    def of(values: list[float | None]) -> float | None:
+        present = [value for value in values if value is not None]
+        return statistics.median(present) if present else None
+
+    requests = of([result.requests for result in results])
+    rounds = of([result.rounds for result in results])
     return Measurement(
-        statistics.median(seconds) if seconds else None,
+        of([result.seconds for result in results]),
         statistics.median(result.megabytes for result in results),
+        None if requests is None else round(requests),
+        None if rounds is None else round(rounds),
     )

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from icectl.cli.main import run
+from tests.patience import PATIENCE_SECONDS
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ def process(environ: dict[str, str]) -> Icectl:
             env={**environ, **variables},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
         return Outcome(done.returncode, done.stdout, done.stderr)

@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
+from tests.patience import PATIENCE_SECONDS
+
 
 class Terminal:
     """Type with `send`, read with `read_until`; `finish` gives the rest and the exit code."""
@@ -55,7 +57,7 @@ class Terminal:
     def send(self, text: str) -> None:
         os.write(self._master, text.encode())
 
-    def read_until(self, text: str, seconds: float = 30) -> str:
+    def read_until(self, text: str, seconds: float = PATIENCE_SECONDS) -> str:
         """Everything shown so far, once `text` is in it, however its lines are wrapped."""
         deadline = time.monotonic() + seconds
         while text not in " ".join(self.seen.split()):
@@ -67,13 +69,13 @@ class Terminal:
 
         A signal that arrives just before `input()` waits for a key is handled after that key.
         """
-        for _ in range(30):
+        for _ in range(PATIENCE_SECONDS):
             self.send("\x03")
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(1)
                 return
 
-    def finish(self, seconds: float = 30) -> tuple[str, int]:
+    def finish(self, seconds: float = PATIENCE_SECONDS) -> tuple[str, int]:
         deadline = time.monotonic() + seconds
         while self._read(deadline):
             pass

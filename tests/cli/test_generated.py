@@ -73,9 +73,9 @@ def test_references_lead_to_pages(name: str) -> None:
 def test_markdown_becomes_roff() -> None:
     text = (
         "## ONE\n\nA `b-c`\nand *d*.\n\nMore.\n\n- x\n- **y**\n\n`t`\n: What\nit is.\n\n"
-        "```sh\n.ls ~\n\necho\n```\n\n{{list of names}}\n"
+        "```sh\n.ls ~\n\necho\n```\n"
     )
-    assert list(markdown_to_roff(text, {"list": lambda argument: [f"<{argument}>"]})) == [
+    assert list(markdown_to_roff(text)) == [
         ".SH ONE",
         r"A \fBb\-c\fR and \fId\fR.",
         ".PP",
@@ -88,7 +88,6 @@ def test_markdown_becomes_roff() -> None:
         r"\fBt\fR",
         "What it is.",
         *(".PP", ".RS 4", ".nf", r"\&.ls \(ti", "", "echo", ".fi", ".RE"),
-        "<of names>",
     ]
 
 

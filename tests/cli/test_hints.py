@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.conftest import Icectl
 from tests.cli.small_repository import sid, write_small_repository
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -158,7 +159,7 @@ def test_help_that_nobody_gets(environ: dict[str, str], call: str, stdout: str, 
         script = f'"$@" {stdout}; echo $? >&2'
     done = subprocess.run(
         ["sh", "-c", script, "sh", sys.executable, "-m", "icectl.cli.main", *call.split()],
-        env=environ, capture_output=True, text=True, timeout=60, check=False,
+        env=environ, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
     )  # fmt: skip
     *told, last = done.stderr.splitlines()
     assert int(last) == code

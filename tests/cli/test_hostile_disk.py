@@ -26,6 +26,7 @@ from icectl.storage.lock import LOCK_NAME
 from tests.cli.conftest import Icectl, Outcome
 from tests.gc.repositories import age_all, files, messy_repository
 from tests.official import built, copied
+from tests.patience import PATIENCE_SECONDS
 
 OPT_IN = "follow_links=true"
 GC = ("gc", "--older-than", "7d", "--yes", "--json")
@@ -219,10 +220,10 @@ class TestLocks:
             holder.stdout.readline()
             begin = time.monotonic()
             outcome = self.create(icectl, repository)
-            assert outcome.code == 14 and time.monotonic() - begin < SECONDS
+            assert outcome.code == 14 and time.monotonic() - begin < PATIENCE_SECONDS
             assert LOCK_NAME in outcome.error["hint"]
         finally:
-            holder.communicate(timeout=10)
+            holder.communicate(timeout=PATIENCE_SECONDS)
         assert self.create(icectl, repository).code == 0
 
     def test_a_short_wait_is_not_a_failure(self, icectl: Icectl, repository: Path) -> None:
@@ -236,7 +237,7 @@ class TestLocks:
             )
             with pytest.raises(subprocess.TimeoutExpired):
                 waiting.wait(1.5)
-        assert waiting.wait(30) == 0
+        assert waiting.wait(PATIENCE_SECONDS) == 0
 
     @pytest.mark.parametrize(
         ("directory", "expected"), [(0o755, 0o600), (0o2775, 0o660), (0o777, 0o666)]
@@ -376,7 +377,7 @@ def limited(environ: dict[str, str]) -> Icectl:
             cwd=Path(__file__).parents[2],
             capture_output=True,
             text=True,
-            timeout=6 * SECONDS,  # the machine may be busy
+            timeout=PATIENCE_SECONDS,
             check=False,
             preexec_fn=limit,
         )

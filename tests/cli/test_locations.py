@@ -9,11 +9,10 @@ import pytest
 from icectl.cli.locations import (
     Location,
     find_location,
-    hide_secrets,
-    is_secret,
     looks_like_location,
 )
 from icectl.errors import RepositoryNotFoundError, UsageError
+from icectl.model.redaction import hide_secrets, is_secret
 
 CONFIG = """
 [repositories.prod]

@@ -19,6 +19,7 @@ from icectl.cli.exit_codes import EXIT_CODES
 from icectl.cli.options import RefArgument, command
 from icectl.errors import IcectlError, RefNotFoundError
 from tests.cli.conftest import Icectl
+from tests.patience import PATIENCE_SECONDS
 
 
 @pytest.fixture
@@ -259,7 +260,7 @@ def test_a_reader_that_goes_away_ends_the_output_quietly() -> None:
     running.stdout.close()
     assert running.stderr is not None
     assert running.stderr.read() == b""
-    assert running.wait(30) == 141
+    assert running.wait(PATIENCE_SECONDS) == 141
 
 
 @pytest.mark.parametrize("written", ['write(["x"])', 'write_bytes(b"x")'])
@@ -268,7 +269,7 @@ def test_a_full_disk_is_told(written: str) -> None:
         pytest.skip("there is no /dev/full here")
     with Path("/dev/full").open("wb") as full:
         running = start(f"context.output.{written}", stdout=full)
-        _, err = running.communicate(timeout=30)
+        _, err = running.communicate(timeout=PATIENCE_SECONDS)
     assert running.returncode == 1
     assert err == b"icectl: error: the output cannot be written: No space left on device\n"
 
@@ -276,13 +277,13 @@ def test_a_full_disk_is_told(written: str) -> None:
 def test_ctrl_c_answers_at_once_even_with_a_busy_thread() -> None:
     body = (
         "from concurrent.futures import ThreadPoolExecutor as Pool; pool = Pool(); "
-        "future = pool.submit(time.sleep, 60); "
+        "future = pool.submit(time.sleep, 10**6); "
         'context.output.write(["ready"]); future.result()'
     )
     running = start(body)
     assert running.stdout is not None
     assert running.stdout.readline() == b"ready\n"
     os.kill(running.pid, signal.SIGINT)
-    _, err = running.communicate(timeout=10)
+    _, err = running.communicate(timeout=PATIENCE_SECONDS)
     assert running.returncode == 130
     assert err == b"icectl: error: interrupted\n"

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from icectl.cli.moments import parse_age, parse_last_moment, parse_moment
+from icectl.cli.values import parse_age, parse_moment
 from icectl.errors import UsageError
-from icectl.render.times import format_time
+from icectl.render.words import format_time
 
 NOW = 1_700_000_000_000_000
 
@@ -56,7 +56,7 @@ def test_what_is_no_time_is_refused_with_a_hint(text: str) -> None:
     ],
 )
 def test_a_date_that_ends_something_is_its_whole_day(text: str, expected: str) -> None:
-    assert format_time(parse_last_moment(text, NOW)) == expected
+    assert format_time(parse_moment(text, NOW, last=True)) == expected
 
 
 def test_ages() -> None:

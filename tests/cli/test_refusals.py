@@ -12,6 +12,7 @@ import pytest
 
 from tests.cli.conftest import Icectl, Outcome
 from tests.cli.small_repository import sid, write_small_repository
+from tests.patience import PATIENCE_SECONDS
 from tests.servers.processes import free_port
 from tests.servers.s3 import S3Server
 
@@ -281,7 +282,7 @@ def test_closed_streams(
     command = [sys.executable, "-m", "icectl.cli.main", *call.split(), "-r", str(repository)]
     done = subprocess.run(
         ["sh", "-c", f'exec "$@" {closed}{"<" if closed == 0 else ">"}&-', "sh", *command],
-        env=environ, capture_output=True, text=True, timeout=60, check=False,
+        env=environ, capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stderr
     assert "Traceback" not in done.stderr
@@ -382,7 +383,7 @@ def test_two_inits_at_once(environ: dict[str, str], tmp_path: Path) -> None:
         for _ in range(4)
     ]
     for racer in racers:
-        racer.communicate(timeout=120)
+        racer.communicate(timeout=PATIENCE_SECONDS)
     assert sorted(racer.returncode for racer in racers) == [0, 16, 16, 16]
 
 

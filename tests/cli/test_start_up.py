@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.small_repository import write_small_repository
+from tests.patience import PATIENCE_SECONDS
 
 HEAVY = {
     "aiobotocore", "aiohttp", "botocore", "fsspec", "gcsfs", "msgpack", "numpy", "pyarrow",
@@ -30,7 +31,7 @@ def imported_by(*arguments: str) -> set[str]:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE_SECONDS,
     )
     return set(done.stderr.splitlines()[-1].split())
 

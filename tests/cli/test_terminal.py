@@ -11,7 +11,7 @@ import pytest
 from tests.cli.terminals import Terminal
 
 SCRIPT = """
-import sys, types
+import operator, sys, types
 from icectl.cli import app, main
 from icectl.cli.context import CommandContext
 from icectl.cli.options import YesOption, command
@@ -20,7 +20,8 @@ from icectl.render.blocks import Column, Table
 def list_things(context: CommandContext) -> None:
     '''List.'''
     rows = [(f"thing {n}", "word " * 30) for n in range(3)]
-    columns = [Column("NAME", "branch"), Column("NOTE", wraps=True)]
+    name, note = operator.itemgetter(0), operator.itemgetter(1)
+    columns = [Column("NAME", name, "branch"), Column("NOTE", note, wraps=True)]
     context.emit_list("things", rows, lambda items: [Table(columns, items)])
 
 def destroy(context: CommandContext, yes: YesOption = False) -> None:

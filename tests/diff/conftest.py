@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from icectl.format import node_columns, snapshot
 from tests.cli.conftest import environ, icectl
 from tests.official import built, random_history
 
@@ -19,3 +21,12 @@ STEPS = 30
 def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     spec_version, seed = request.param
     return built(tmp_path_factory, random_history, seed, STEPS, spec_version)
+
+
+@pytest.fixture(params=["objects", "columns"])
+def decoding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Both ways to decode a snapshot; which one is used depends on its size."""
+    if request.param == "columns":
+        monkeypatch.setattr(snapshot, "SMALL_PAYLOAD", 0)
+        monkeypatch.setattr(node_columns, "FEW_ROWS", 0)
+    yield

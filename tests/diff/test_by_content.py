@@ -15,6 +15,8 @@ from tests.diff.facts import by_content, open_ours, our_facts, rows
 from tests.official import all_snapshot_ids, ic, open_official, zarr
 from tests.official.histories import commit, create
 
+pytestmark = pytest.mark.usefixtures("decoding")
+
 PAIRS = 30
 INLINE_LIMIT = 64
 Chunks = dict[tuple[int, ...], bytes]

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.text import Text
 
+from icectl.ops.diff import chunks as chunks_of_arrays
 from icectl.ops.diff.chunks import read_chunk_changes
 from icectl.ops.diff.compare import diff_nodes
 from icectl.ops.diff.versions import select_versions
@@ -396,3 +397,20 @@ def test_control_characters_are_escaped(icectl: Icectl, tmp_path: Path) -> None:
         assert "evil" in out
         assert "\x1b" not in out
         assert "\u202e" not in out
+
+
+def test_manifests_that_take_long_are_read_only_when_asked(
+    diff: Icectl, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chunks_of_arrays, "REFERENCES_UNASKED", 0)
+    as_json = json.loads(diff("START", "--json").out)
+    for manifest in (repository / "manifests").iterdir():
+        manifest.unlink()
+    outcome = diff("START")
+    assert outcome.code == 0
+    assert "~ temperature  4 chunks written" in outcome.out
+    assert outcome.out.splitlines()[-1].endswith(", 6 chunks written")
+    assert sum(one["num_chunks"] for one in as_json["updated_chunks"]) == 6
+    assert diff("START", "--exit-code", "--quiet").code == 3
+    for option in ("--stat", "--chunks", "--json", "--jsonl"):
+        assert diff("START", option).code != 0

@@ -12,6 +12,8 @@ from tests.diff.facts import by_content, by_logs, open_ours, our_facts, rows
 from tests.official import all_snapshot_ids, copied, diff_facts, ic, open_official
 from tests.official.histories import commit, create
 
+pytestmark = pytest.mark.usefixtures("decoding")
+
 PAIRS = 60
 
 
@@ -257,3 +259,28 @@ def test_only_manifests_that_can_differ_are_read(two_commits: tuple[Path, str, s
     assert our_facts(diff, chunks)["updated_chunks"] == {"/y": [[0]]}
     diff, chunks = by_content(open_ours(mine), end, "main")
     assert our_facts(diff, chunks)["updated_chunks"] == {"/y": [[0]]}
+
+
+@pytest.mark.parametrize("split", [{0: 2}, {1: 3}, {0: 2, 1: 2}])
+def test_split_arrays_are_compared_by_parts(split: dict[int, int], tmp_path: Path) -> None:
+    sizes = {ic.ManifestSplitDimCondition.Axis(axis): size for axis, size in split.items()}
+    splitting = ic.ManifestSplittingConfig.from_dict({ic.ManifestSplitCondition.AnyArray(): sizes})
+    repo = create(tmp_path, 2, manifest=ic.ManifestConfig(splitting=splitting))
+    with commit(repo, "array") as root:
+        root.create_array("a", shape=(12, 12), chunks=(1, 1), dtype="i4", fill_value=0)
+        root["a"][:5, 2:9] = 1
+    first = repo.lookup_branch("main")
+    choose = random.Random(0)
+    for number in range(2, 5):
+        with commit(repo, f"commit {number}") as root:
+            for _ in range(9):
+                place = choose.randrange(12), choose.randrange(12)
+                root["a"][place] = choose.choice([0, number])
+    ours = open_ours(tmp_path)
+    _, (logged,) = by_logs(ours, first, "main")
+    _, (compared,) = by_content(ours, first, "main")
+    for kind in ("added", "overwritten", "deleted"):
+        assert rows(getattr(logged, kind)) == rows(getattr(compared, kind))
+    assert logged.bytes_added == compared.bytes_added
+    assert logged.bytes_removed == compared.bytes_removed
+    assert logged.num_chunks > len(logged.added) > 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.docs.demo_repository import REPOSITORY, environment, write_demo
+from tests.patience import PATIENCE_SECONDS
 
 Icectl = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -25,7 +26,7 @@ def icectl(tmp_path: Path) -> Icectl:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
 

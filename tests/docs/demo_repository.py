@@ -10,6 +10,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tests.patience import PATIENCE_SECONDS
+
 NOW = "2026-03-02T12:00:00Z"
 DIRECTORY = "demo-repo"
 REPOSITORY = f"{DIRECTORY}/weather"
@@ -32,5 +34,5 @@ def write_demo(home: Path) -> None:
         cwd=home,
         env=environment(home),
         check=True,
-        timeout=120,
+        timeout=PATIENCE_SECONDS,
     )

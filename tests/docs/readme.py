@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.demo_repository import environment, write_demo
+from tests.patience import PATIENCE_SECONDS
 
 PROJECT = Path(__file__).parents[2]
 README = PROJECT / "README.md"
@@ -57,7 +58,7 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             encoding="utf-8",
-            timeout=120,
+            timeout=PATIENCE_SECONDS,
             check=False,
         )
         return done.stdout.replace(str(self._home), "~"), done.returncode
@@ -88,19 +89,22 @@ def with_output(text: str) -> str:
         return BLOCK.sub(rerun, text)
 
 
+def benchmark_side(side: Mapping[str, Any]) -> str:
+    words = [f"{side['megabytes']:.0f} MB"]
+    if side["seconds"] is not None:
+        words.insert(0, f"{side['seconds']:.2f} s")
+    if side.get("requests") is not None:
+        words.append(f"{side['requests']} requests in {side['rounds']} rounds")
+    return ", ".join(words)
+
+
 def benchmark_rows(document: Mapping[str, Any]) -> dict[str, str]:
     """A table row for each job that `make bench` measured."""
     rows = {}
     for result in document["results"]:
         if "error" in result:
             continue
-        sides = [
-            " ".join(
-                ([f"{side['seconds']:.2f} s,"] if side["seconds"] is not None else [])
-                + [f"{side['megabytes']:.0f} MB"]
-            )
-            for side in (result["theirs"], result["ours"])
-        ]
+        sides = [benchmark_side(result[name]) for name in ("theirs", "ours")]
         ratios = [
             "" if value is None else f"{value:.2f}"
             for value in (result["time_ratio"], result["memory_ratio"])

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from icectl.cli.commands import demo
 from icectl.cli.main import run
+from icectl.demo import tour
 from tests.docs.conftest import Icectl
 from tests.docs.demo_repository import NOW, REPOSITORY, environment, write_demo
 
@@ -197,7 +197,7 @@ def test_only_a_local_directory_is_accepted(icectl: Icectl, tmp_path: Path, plac
 def test_a_tour_that_fails_ends_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(demo, "TOUR", (("a ref that is not there", "show nowhere"),))
+    monkeypatch.setattr(tour, "TOUR", (("a ref that is not there", "show nowhere"),))
     words = ["demo", str(tmp_path / "here"), "--writer", "icectl"]
     assert run(words, environment(tmp_path)) == 1
     printed = capfd.readouterr()

@@ -16,6 +16,7 @@ import yaml
 
 import icectl
 from tests.docs.demo_repository import environment
+from tests.patience import PATIENCE_SECONDS
 
 EXAMPLES = Path(icectl.__path__[0]) / "examples"
 
@@ -47,7 +48,7 @@ def run(command: list[str], environ: dict[str, str]) -> subprocess.CompletedProc
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=PATIENCE_SECONDS,
         check=False,
     )
 

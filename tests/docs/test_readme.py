@@ -9,7 +9,7 @@ from difflib import unified_diff
 import pytest
 
 from icectl.cli.app import PROGRAM, root, subcommands
-from icectl.cli.options import Invocation
+from icectl.cli.context import CommandContext
 from tests.docs.readme import (
     BENCHMARKS,
     PROJECT,
@@ -52,7 +52,7 @@ def test_every_command_is_mentioned(word: str) -> None:
 def test_commands_that_are_not_run_are_understood(line: str) -> None:
     words = shlex.split(line, comments=True)[1:]
     group, name = root(), PROGRAM
-    context = group.make_context(name, words, obj=Invocation({}), resilient_parsing=False)
+    context = group.make_context(name, words, obj=CommandContext({}), resilient_parsing=False)
     while hasattr(group, "resolve_command") and context._protected_args:
         name, group, rest = group.resolve_command(
             context, [*context._protected_args, *context.args]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+import time
+from datetime import UTC, datetime
 
 import pytest
 
@@ -12,6 +13,7 @@ from icectl.model.repo import SnapshotInfo
 from icectl.ops.expire.plan import plan_expiration
 from icectl.ops.expire.policy import Policy
 from icectl.repository.history import State
+from tests.failures import raises
 
 DAY = 24 * 3600 * 1_000_000
 START = int(datetime(2024, 1, 1, 12, tzinfo=UTC).timestamp()) * 1_000_000
@@ -122,14 +124,14 @@ def test_what_no_ref_reaches_is_left_to_gc() -> None:
 
 
 def test_an_empty_policy_is_refused() -> None:
-    with pytest.raises(RefusedError, match="empty"):
+    with raises(RefusedError, remedy="give-expire-policy"):
         plan_expiration(line([1]), Policy())
-    with pytest.raises(RefusedError, match="empty"):
+    with raises(RefusedError, remedy="give-expire-policy"):
         plan_expiration(line([1]), Policy(branch=("main",), delete_expired_tags=True))
 
 
 def test_a_policy_that_keeps_nothing_is_refused() -> None:
-    with pytest.raises(RefusedError, match="keep nothing"):
+    with raises(RefusedError, remedy="check-keep-rules"):
         plan_expiration(line([1]), Policy(keep_tagged=("v*",)))
     with pytest.raises(UsageError):
         plan_expiration(line([1]), Policy(keep_last=0))
@@ -137,7 +139,7 @@ def test_a_policy_that_keeps_nothing_is_refused() -> None:
 
 def test_a_hundred_thousand_snapshots_are_planned_in_seconds() -> None:
     history = line([number / 100 for number in range(1, 100_001)])
-    begun = datetime.now(UTC)
+    begun = time.process_time()
     plan = plan_expiration(history, Policy(keep_last=10, keep_daily=365, keep_monthly=100))
     assert len(plan.released) > 99_000
-    assert datetime.now(UTC) - begun < timedelta(seconds=10)
+    assert time.process_time() - begun < 10

@@ -16,6 +16,7 @@ import signal
 import sys
 
 from icectl.model.ids import SnapshotId
+from icectl.ops.repair.run import NAMED, RepairOptions, execute_repair, plan_repair
 from icectl.repository.config import update_config
 from icectl.repository.initialize import initialize_repository
 from icectl.repository.open import open_repository
@@ -28,6 +29,10 @@ def operate(root: str, operation: str) -> None:
     storage = LocalStorage(root)
     if operation.startswith("initialize"):
         initialize_repository(storage, spec_version=int(operation[-1]))
+        return
+    if operation == "repair":
+        options = RepairOptions(chosen=frozenset(NAMED))
+        execute_repair(storage, plan_repair(storage, options, storage.read_clock()))
         return
     repository = open_repository(storage)
     tip = repository.branches()["main"]

@@ -528,10 +528,10 @@ def test_another_kind_is_named(shared_fixtures: Path) -> None:
     ],
 )
 def test_what_is_no_legacy_file_is_refused(payload: bytes) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(FormatError):
         guess_legacy_kind(payload)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)

@@ -144,14 +144,14 @@ def mutations(name: str, data: bytes, count: int) -> Iterator[bytes]:
 
 def survive(decode: Decoder, data: bytes) -> bool:
     """Whether it decoded. A payload damaged to look like msgpack may be called unsupported."""
-    begin = time.perf_counter()
+    begin = time.process_time()
     try:
         decode(data)
         return True
     except (FormatError, UnsupportedError):
         return False
     finally:
-        assert time.perf_counter() - begin < SECONDS
+        assert time.process_time() - begin < SECONDS
 
 
 def check(path: Path, count: int) -> None:

@@ -107,10 +107,10 @@ def test_one_string_referred_to_a_million_times_is_no_bomb() -> None:
     for index in range(count):
         out += struct.pack("<I", text - (start + 4 * index))
     out += struct.pack("<I", length) + b"x" * length + b"\0"
-    begun = time.perf_counter()
+    begun = time.process_time()
     with pytest.raises(FormatError, match="READS_PER_BYTE"):
         Reader(bytes(out)).read_root(table)
-    assert time.perf_counter() - begun < 2
+    assert time.process_time() - begun < 2
 
 
 def test_a_zstd_bomb_stops_at_the_limit() -> None:

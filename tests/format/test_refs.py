@@ -210,10 +210,10 @@ def test_config_round_trip(config: dict[str, object]) -> None:
     ],
 )
 def test_damaged_configs_are_refused(data: bytes) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(FormatError):
         decode_config_yaml(data)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_mutations_of_a_config(shared_fixtures: Path) -> None:

@@ -175,11 +175,11 @@ def _doubling(levels: int) -> bytes:
 
 def test_flexbuffers_aliases_cannot_multiply() -> None:
     assert decode_flexbuffers(_doubling(1)) == [[7], [7]]
-    started = time.perf_counter()
+    started = time.process_time()
     for levels in (5, 20, 60, 100):
         with pytest.raises(FormatError, match=r"elements|deeper"):
             decode_flexbuffers(_doubling(levels))
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_flexbuffers_overlapping_blobs_cannot_multiply() -> None:
@@ -192,10 +192,10 @@ def test_flexbuffers_overlapping_blobs_cannot_multiply() -> None:
     )
     data = body + struct.pack("<I", count) + offsets + bytes([25 << 2 | 1]) * count
     data += struct.pack("<I", len(data) - vector) + bytes([10 << 2 | 2, 4])
-    started = time.perf_counter()
+    started = time.process_time()
     with pytest.raises(FormatError, match="overlap"):
         decode_flexbuffers(data)
-    assert time.perf_counter() - started < 10
+    assert time.process_time() - started < 10
 
 
 def test_depth_is_limited_both_ways() -> None:

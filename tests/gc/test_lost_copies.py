@@ -17,6 +17,7 @@ from icectl.pipeline.objects import ObjectKind
 from icectl.repository.backups import backup_name
 from icectl.repository.ops_log import read_repo
 from icectl.storage.local import LocalStorage
+from tests.failures import raises
 from tests.gc.repositories import collect, files, live, now
 from tests.official import ic, open_official
 from tests.official.histories import commit, create
@@ -58,7 +59,7 @@ def test_the_copy_that_would_explain(where: Path, how: str) -> None:
     else:
         copy.write_bytes(copy_after(where, "config_changed").read_bytes())
     before, there = live(where), files(where)
-    with pytest.raises(FormatError, match="is needed to tell why") as caught:
+    with raises(FormatError, remedy="restore-or-excuse-backup") as caught:
         collect(where)
     assert caught.value.path == f"overwritten/{copy.name}"
     assert str(caught.value).count(copy.name) == 1 + (how == "lost")
@@ -157,6 +158,6 @@ def test_what_the_last_operation_made_is_damaged(
     for number in range(later):
         change(open_official(where), 10 + number)
     there = files(where)
-    with pytest.raises(FormatError, match=r"does not explain|no operation|is not there after"):
+    with raises(FormatError, path="repo", remedy="compare-repo-file"):
         collect(where)
     assert files(where) == there

@@ -6,8 +6,10 @@ A test module that imports from here is skipped on an interpreter without the pa
     linear_history, random_history      histories: plain, and a seeded property-test driver
     many_commits, many_native_chunks,
     many_virtual_refs, many_small_manifests, synthetic_native_refs,
-    native_refs_in_manifests, many_snapshots   large repositories, quickly
+    native_refs_in_manifests, many_snapshots, many_manifests, many_expirations,
+    many_operations, many_files   large repositories, quickly
     changed_native_refs, changed_virtual_refs   large versions that differ a little
+    many_arrays, virtual_refs_in_one_commit     large versions that differ much
     open_official, read_everything, official_report   what the official package says of one
 
     built, copied       build once for a test session, copy for tests that change something
@@ -39,6 +41,12 @@ from tests.official.large import (
     synthetic_native_refs,
 )
 from tests.official.many_manifests import native_refs_in_manifests
+from tests.official.operations import (
+    many_expirations,
+    many_files,
+    many_manifests,
+    many_operations,
+)
 from tests.official.reading import (
     Where,
     all_snapshot_ids,
@@ -49,6 +57,7 @@ from tests.official.reading import (
     storage_of,
 )
 from tests.official.snapshots import many_snapshots
+from tests.official.wide import many_arrays, virtual_refs_in_one_commit
 from tests.official.zoo import build_zoo
 
 __all__ = [
@@ -62,8 +71,13 @@ __all__ = [
     "diff_facts",
     "ic",
     "linear_history",
+    "many_arrays",
     "many_commits",
+    "many_expirations",
+    "many_files",
+    "many_manifests",
     "many_native_chunks",
+    "many_operations",
     "many_small_manifests",
     "many_snapshots",
     "many_virtual_refs",
@@ -74,5 +88,6 @@ __all__ = [
     "read_everything",
     "storage_of",
     "synthetic_native_refs",
+    "virtual_refs_in_one_commit",
     "zarr",
 ]

@@ -86,7 +86,7 @@ def many_virtual_refs(
     The objects do not exist (`s3://archive/…`): for decoding, listing and diffs, not reading.
     """
     manifest = ic.ManifestConfig(
-        splitting=_split_every(split) if split else None,
+        splitting=split_every(split) if split else None,
         virtual_chunk_location_compression=ic.ManifestVirtualChunkLocationCompressionConfig(
             min_num_chunks=1000 if compress else 2**31
         ),
@@ -111,7 +111,7 @@ def many_virtual_refs(
     return repo
 
 
-def _split_every(chunks: int) -> ic.ManifestSplittingConfig:
+def split_every(chunks: int) -> ic.ManifestSplittingConfig:
     return ic.ManifestSplittingConfig.from_dict(
         {ic.ManifestSplitCondition.AnyArray(): {ic.ManifestSplitDimCondition.Any(): chunks}}
     )
@@ -125,7 +125,7 @@ def many_small_manifests(
         where,
         spec_version,
         inline_chunk_threshold_bytes=0,
-        manifest=ic.ManifestConfig(splitting=_split_every(refs_per_manifest)),
+        manifest=ic.ManifestConfig(splitting=split_every(refs_per_manifest)),
     )
     chunks = n * refs_per_manifest
     session = repo.writable_session("main")

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from icectl import __version__
+from tests.patience import PATIENCE_SECONDS
 
 PROJECT = Path(__file__).parents[2]
 COMPLETIONS = {
@@ -33,7 +34,7 @@ def distributions(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]
         [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(directory), PROJECT],
         check=True,
         capture_output=True,
-        timeout=300,
+        timeout=PATIENCE_SECONDS,
     )
     (wheel,) = directory.glob("*.whl")
     (source,) = directory.glob("*.tar.gz")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from operator import itemgetter
 
 from icectl.render.blocks import Column, Share, Table, Tree, TreeEntry
 from icectl.render.plain import plain_lines
@@ -12,11 +13,11 @@ from tests.render.test_text import drawn
 
 TABLE = Table(
     [
-        Column("SNAPSHOT", "id"),
-        Column("TIME", "time"),
-        Column("SIZE", right=True),
-        Column("EXTRA", optional=True),
-        Column("MESSAGE", wraps=True),
+        Column("SNAPSHOT", itemgetter(0), "id"),
+        Column("TIME", itemgetter(1), "time"),
+        Column("SIZE", itemgetter(2), right=True),
+        Column("EXTRA", itemgetter(3), optional=True),
+        Column("MESSAGE", itemgetter(4), wraps=True),
     ],
     [
         ("1CECHNKREP0F1RSTCMT0", "2024-01-31 12:00:00Z", "1 KiB", "x" * 20, "a long message " * 4),
@@ -53,7 +54,7 @@ def test_a_wide_terminal_shows_everything() -> None:
 
 
 def test_bars_have_the_length_of_their_share() -> None:
-    table = Table([Column("A"), Column("")], [("x", Share(0.5)), ("y", Share(0)), ("z", Share(2))])
+    table = Table([Column("", Share)], [0.5, 0, 2])
     rows = list(plain_lines([table]))[1:]
     assert [row.count("#") for row in rows] == [10, 0, 20]
 

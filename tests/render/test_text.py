@@ -37,7 +37,9 @@ def every_kind_of_block(text: str) -> list[Block]:
     return [
         text,
         (text, (text, "id")),
-        Table([Column("T", "id"), Column("U", wraps=True)], [(text, (text, "dim"))]),
+        Table(
+            [Column("T", str, "id"), Column("U", lambda text: (text, "dim"), wraps=True)], [text]
+        ),
         Tree(f"/{text}", [TreeEntry(f"/{text}/{text}", note=text, mark=text, details=(text,))]),
     ]
 

@@ -23,6 +23,7 @@ from icectl.repository.open import open_repository
 from icectl.repository.ops_log import OpsLogEntry, read_ops_log
 from icectl.storage.local import LocalStorage
 from icectl.storage.open import open_storage
+from tests.failures import raises
 
 official = pytest.importorskip("tests.official")
 
@@ -244,7 +245,7 @@ def test_status(both_v2):
     both.commit()
     theirs = official.ic.RepoStatus(official.ic.RepoAvailability.read_only)
     both.theirs.set_status(theirs)
-    with pytest.raises(RefusedError, match="read-only"):
+    with raises(RefusedError, remedy="set-online"):
         both.ours.refs.create_tag("x", tip)
     settings.set_status(both.ours, Availability.ONLINE)
     both.agree()
@@ -266,7 +267,7 @@ def test_flags(both_v2):
     settings.set_flag(both.ours, 4, None)
     both.theirs.create_tag("x", str(tip))
     both.theirs.set_feature_flag("delete_tag", False)
-    with pytest.raises(RefusedError, match="delete_tag"):
+    with raises(RefusedError, remedy="enable-flag", flag="delete_tag"):
         both.ours.refs.delete_tag("x")
     both.agree()
 

@@ -18,6 +18,7 @@ from icectl.model.repo import (
 )
 from icectl.model.values import MetadataItem
 from icectl.repository import edits
+from tests.failures import raises
 from tests.repository.builders import make_info, sid
 
 INFO = make_info({1: None, 2: 1}, branches={"main": 2, "dev": 1}, tags={"v1": 1})
@@ -83,14 +84,14 @@ def test_a_deleted_tag_is_never_used_again():
 def test_flags_forbid():
     info, update = edits.set_flag(INFO, edits.CREATE_TAG_FLAG, False)
     assert update == FeatureFlagChangedUpdate(4, new_value=False, is_set=True)
-    with pytest.raises(RefusedError, match="create_tag"):
+    with raises(RefusedError, remedy="enable-flag", flag="create_tag"):
         edits.create_tag(info, "v2", sid(1))
     assert edits.delete_tag(info, "v1")
     info, update = edits.set_flag(info, edits.CREATE_TAG_FLAG, None)
     assert update == FeatureFlagChangedUpdate(4, new_value=False, is_set=False)
     assert edits.create_tag(info, "v2", sid(1))
     info, _ = edits.set_flag(info, edits.DELETE_TAG_FLAG, False)
-    with pytest.raises(RefusedError, match="delete_tag"):
+    with raises(RefusedError, remedy="enable-flag", flag="delete_tag"):
         edits.delete_tag(info, "v1")
     info, _ = edits.set_flag(info, edits.DELETE_TAG_FLAG, True)
     assert (info.enabled_feature_flags, info.disabled_feature_flags) == ((5,), ())

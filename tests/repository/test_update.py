@@ -27,6 +27,7 @@ from icectl.model.values import UnknownField
 from icectl.repository import edits, update
 from icectl.repository.ops_log import read_ops_log, read_repo
 from icectl.repository.update import update_repo, with_update
+from tests.failures import raises
 from tests.faults.storage import FaultyStorage, fail_for_good, fail_once
 from tests.repository.builders import make_info, memory_repository, sid
 
@@ -255,7 +256,7 @@ def test_a_damaged_repo_is_named():
     damaged = encode_repo(INFO)[:60]
     version = storage.read_versioned("repo").version
     storage.put_if_match("repo", damaged, version)
-    with pytest.raises(FormatError, match=r"^repo: "):
+    with raises(FormatError, path="repo"):
         update_repo(storage, tag("x"))
 
 
@@ -266,6 +267,6 @@ def test_nothing_follows_an_operation_from_the_future(ahead):
         replace(INFO, latest_updates=(Update(RepoInitializedUpdate(), newest),))
     )
     before = storage.read("repo")
-    with pytest.raises(RefusedError, match="in the future"):
+    with raises(RefusedError, remedy="repair-ops-log"):
         update_repo(storage, tag("v1"))
     assert (storage.read("repo"), backups(storage)) == (before, [])

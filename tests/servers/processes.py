@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import random
 import shutil
 import signal
 import socket
@@ -12,17 +13,25 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.patience import PATIENCE_SECONDS
+
+_given: set[int] = set()
+
 
 def free_port() -> int:
-    """A free port whose number plus 10000 is free too (seaweedfs opens both)."""
+    """A free port whose number plus 10000 is free too (seaweedfs opens both).
+
+    Neither is in the range from which the system takes the ports of outgoing connections: one
+    of those could take it before the server does.
+    """
     while True:
-        with socket.socket() as first, socket.socket() as second:
-            first.bind(("127.0.0.1", 0))
-            port: int = first.getsockname()[1]
-            try:
-                second.bind(("127.0.0.1", port + 10000))
-            except (OSError, OverflowError):
-                continue
+        port = random.SystemRandom().randrange(12_000, 22_000)
+        if port in _given:
+            continue
+        with socket.socket() as first, socket.socket() as second, contextlib.suppress(OSError):
+            first.bind(("127.0.0.1", port))
+            second.bind(("127.0.0.1", port + 10_000))
+            _given.add(port)
             return port
 
 
@@ -48,7 +57,9 @@ def running(command: list[str], directory: Path) -> Iterator[subprocess.Popen[by
         log.close()
 
 
-def wait_for_port(process: subprocess.Popen[bytes], port: int, *, timeout: float = 60) -> None:
+def wait_for_port(
+    process: subprocess.Popen[bytes], port: int, *, timeout: float = PATIENCE_SECONDS
+) -> None:
     deadline = time.monotonic() + timeout
     while time.monotonic() < deadline:
         if process.poll() is not None:

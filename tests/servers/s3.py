@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE_SECONDS
 from tests.servers.processes import free_port, program, running, wait_for_port
 
 BUCKET = "icectl-tests"
@@ -82,11 +83,11 @@ def s3_client(server: S3Server) -> Any:
         aws_access_key_id=ACCESS_KEY,
         aws_secret_access_key=SECRET_KEY,
         region_name="us-east-1",
-        config=Config(retries={"total_max_attempts": 1}, connect_timeout=2, read_timeout=10),
+        config=Config(retries={"total_max_attempts": 1}, connect_timeout=10, read_timeout=60),
     )
 
 
-def create_bucket(server: S3Server, *, timeout: float = 60) -> None:
+def create_bucket(server: S3Server, *, timeout: float = PATIENCE_SECONDS) -> None:
     """Create the bucket and wait until it takes an object."""
     client = s3_client(server)
     deadline = time.monotonic() + timeout
@@ -112,7 +113,7 @@ def seaweedfs(directory: Path) -> Iterator[S3Server]:
         _identity("reader", READER_ACCESS_KEY, READER_SECRET_KEY, ["Read", "List"]),
     ]
     (directory / "s3.json").write_text(json.dumps({"identities": identities}))
-    (directory / "data").mkdir()
+    (directory / "data").mkdir(exist_ok=True)
     master, volume, filer, s3 = (free_port() for _ in range(4))
     command = [
         program("weed"),

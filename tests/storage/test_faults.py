@@ -114,7 +114,7 @@ class TestThrottling:
 
     def test_deletes_begin_with_one_request(self, behind_proxy: Proxied) -> None:
         storage, faults = behind_proxy
-        faults.methods, faults.delay = frozenset({"POST", "DELETE"}), 0.05
+        faults.methods, faults.delay = frozenset({"POST", "DELETE"}), 0.5
         paths = [f"none/{number}" for number in range(20 * storage.deletes_per_request)]
         assert dict(storage.delete_many(paths)) == dict.fromkeys(paths)
         assert faults.in_flight[0] == 1 and max(faults.in_flight[:3]) <= 2
@@ -153,11 +153,10 @@ class TestThrottling:
 
     def test_a_refusal_is_final_at_once(self, behind_proxy: Proxied) -> None:
         storage, faults = behind_proxy
-        faults.delay = 0.2
-        began = time.monotonic()
+        sent = len(faults.heads)
         with pytest.raises(ObjectNotFoundError):
             storage.read("missing")
-        assert time.monotonic() - began < 2
+        assert len(faults.heads) == sent + 1
         assert faults.lost == faults.refused == 0
 
 
@@ -294,7 +293,7 @@ class TestWrongPlaces:
             StorageError, match=r"no connection to the server of .*://bucket: connection refused"
         ) as caught:
             open_storage(f"{scheme}://bucket/prefix", options).read("repo")
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - began < 60  # the libraries would try for minutes
         assert caught.value.exit_code == 14 and caught.value.hint
 
     @pytest.mark.parametrize("name", backends("seaweedfs", "moto", "gcs"))

@@ -19,6 +19,7 @@ from icectl.storage.local import LocalStorage
 from icectl.storage.memory import MemoryStorage
 from icectl.storage.open import open_storage
 from icectl.storage.sharded_listing import plan_listing_shards
+from tests.patience import PATIENCE_SECONDS
 from tests.storage.conftest import Backend, backends
 
 
@@ -129,10 +130,12 @@ def test_settings_that_cannot_work_are_told_at_once(
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "y")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
+    for name in ("FIRST_DELAY", "LONGEST_DELAY"):
+        monkeypatch.setattr(f"icectl.storage.retry.{name}", 2 * PATIENCE_SECONDS)
     began = time.monotonic()
     with pytest.raises(StorageError, match=words) as caught:
         open_storage("s3://bucket/x").read("a")
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < PATIENCE_SECONDS, "it was tried again"
     assert caught.value.hint and hint in describe_hint(caught.value.hint)
     assert "hunter2" not in f"{caught.value}{caught.value.hint}"
 
@@ -187,6 +190,6 @@ def test_a_connection_is_made_anew_after_a_fork(
     answers = context.SimpleQueue()
     child = context.Process(target=_read_in_child, args=(storage, answers))
     child.start()
-    child.join(30)
+    child.join(PATIENCE_SECONDS)
     assert child.exitcode == 0
     assert answers.get() == b"1"

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import shlex
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
-from icectl.cli.hints import shell_word
-from icectl.cli.options import REF_HELP, command
+from icectl.cli.options import REF_HELP, Flag, command
 from icectl.errors import UsageError
 from icectl.repository.resolve import DEFAULT_REF, parse_range
 
 if TYPE_CHECKING:
-    from icectl.ops.diff.result import ChunkChanges
     from icectl.ops.diff.versions import Versions
     from icectl.repository.repository import Repository
 
@@ -34,35 +33,21 @@ EXAMPLES = {
 def diff(
     context: CommandContext,
     from_: Annotated[
-        str | None, typer.Argument(metavar="FROM", help=f"The older version. {REF_HELP}")
+        str | None, typer.Argument(metavar="FROM"), f"The older version. {REF_HELP}"
     ] = None,
     to: Annotated[
-        str | None, typer.Argument(metavar="TO", help="The newer version. Default: main.")
+        str | None, typer.Argument(metavar="TO"), "The newer version. Default: main."
     ] = None,
     commit: Annotated[
-        str | None,
-        typer.Option("--commit", metavar="REF", help="Compare one commit with its parent."),
+        str | None, typer.Option(metavar="REF"), "Compare one commit with its parent."
     ] = None,
-    merge_base: Annotated[
-        bool,
-        typer.Option("--merge-base", help="Start at the newest common ancestor of FROM and TO."),
-    ] = False,
-    path: Annotated[
-        str, typer.Option("--path", metavar="PATH", help="Only this node and its descendants.")
-    ] = "/",
-    chunks: Annotated[
-        bool, typer.Option("--chunks", help="Show chunk coordinates as ranges.")
-    ] = False,
-    stat: Annotated[bool, typer.Option("--stat", help="Show a table of chunks and bytes.")] = False,
-    name_only: Annotated[
-        bool, typer.Option("--name-only", help="Show only the changed paths.")
-    ] = False,
+    merge_base: Annotated[Flag, "Start at the newest common ancestor of FROM and TO."] = False,
+    path: Annotated[str, typer.Option(metavar="PATH"), "Only this node and its descendants."] = "/",
+    chunks: Annotated[Flag, "Show chunk coordinates as ranges."] = False,
+    stat: Annotated[Flag, "Show a table of chunks and bytes."] = False,
+    name_only: Annotated[Flag, "Show only the changed paths."] = False,
     exit_code: Annotated[
-        bool,
-        typer.Option(
-            "--exit-code",
-            help="Exit with 3 if there is a difference; with --quiet do not print the diff.",
-        ),
+        Flag, "Exit with 3 if there is a difference; with --quiet do not print the diff."
     ] = False,
 ) -> int:
     """Show changes between two versions.
@@ -75,11 +60,13 @@ def diff(
     path, and chunks by their references.
 
     In the logs a node can be both new and updated, and a chunk can be written with the same
-    content; a comparison of content does not show this. Byte counts are the lengths in references.
+    content; a comparison of content does not show this. Whether a written chunk is new,
+    overwritten or deleted is looked up in the manifests; if these are large, only with --stat,
+    --chunks, --json or --jsonl. Byte counts are the lengths in references.
     """
     if sum((chunks, stat, name_only)) > 1:
         raise UsageError("only one of --chunks, --stat and --name-only can be given")
-    from icectl.ops.diff.chunks import read_chunk_changes
+    from icectl.ops.diff.chunks import Detail, read_chunk_changes
     from icectl.ops.diff.compare import diff_nodes
     from icectl.render.diff import render_diff, render_names, render_stat
     from icectl.render.diff_document import diff_document, diff_lines
@@ -89,40 +76,34 @@ def diff(
     nodes = diff_nodes(repository, versions, path=path)
     if nodes.fallback is not None:
         context.warn(f"{nodes.fallback}; comparing the content instead")
-    seen: list[str] = []
-    changes = _remember_paths(
-        read_chunk_changes(repository, nodes, compare=not name_only, deleted_arrays=stat), seen
-    )
-    if exit_code and context.options.quiet and context.wants_text:
-        return DONE if nodes.is_empty and next(changes, None) is None else FINDINGS
-    if context.options.jsonl:
-        lines = diff_lines(nodes, changes, coordinates=chunks)
-        context.emit_list("changes", lines, lambda _lines: ())
-    elif context.options.json:
-        document = diff_document(nodes, changes, coordinates=chunks)
-        context.emit(document, lambda _document: ())
-    elif name_only:
-        context.emit(nodes, lambda nodes: render_names(nodes, changes), paged=True)
-    elif stat:
-        context.emit(nodes, lambda nodes: render_stat(nodes, [*changes]), paged=True)
+    is_silent = exit_code and context.options.quiet and context.wants_text
+    if name_only or is_silent:
+        detail = Detail.NONE
     else:
-        context.emit(
-            nodes,
-            lambda nodes: render_diff(nodes, [*changes], coordinates=chunks),
-            paged=True,
-        )
-    different = bool(seen) or not nodes.is_empty
+        detail = Detail.FULL if chunks or stat or not context.wants_text else Detail.CHEAP
+    found = read_chunk_changes(repository, nodes, detail=detail, deleted_arrays=stat)
+    first = list(islice(found, 1))
+    different = bool(first) or not nodes.is_empty
+    changes = chain(first, found)
+    if is_silent:
+        return FINDINGS if different else DONE
+    if context.options.jsonl:
+        context.emit_lines(diff_lines(nodes, changes, coordinates=chunks))
+    elif context.options.json:
+        context.emit_json(diff_document(nodes, changes, coordinates=chunks))
+    elif name_only:
+        context.output.write(render_names(nodes, changes), paged=True)
+    elif stat:
+        context.output.write(render_stat(nodes, [*changes]), paged=True)
+    else:
+        context.output.write(render_diff(nodes, [*changes], coordinates=chunks), paged=True)
     if not different and context.wants_text:
         context.note("no differences")
     return FINDINGS if exit_code and different else DONE
 
 
 def _select_versions(
-    repository: Repository,
-    from_: str | None,
-    to: str | None,
-    commit: str | None,
-    merge_base: bool,
+    repository: Repository, from_: str | None, to: str | None, commit: str | None, merge_base: bool
 ) -> Versions:
     from icectl.ops.diff.versions import select_commit, select_versions
 
@@ -130,7 +111,7 @@ def _select_versions(
         if from_ is not None or merge_base:
             raise UsageError(
                 "--commit cannot be combined with FROM or --merge-base",
-                hint=f"icectl diff --commit {shell_word(commit)}",
+                hint=f"icectl diff --commit {shlex.quote(commit)}",
             )
         return select_commit(repository, commit)
     if from_ is None:
@@ -145,9 +126,3 @@ def _select_versions(
         from_, to, merge_base = refs.from_, refs.to, merge_base or refs.from_merge_base
     newer = DEFAULT_REF if to is None else to
     return select_versions(repository, from_, newer, merge_base=merge_base)
-
-
-def _remember_paths(changes: Iterable[ChunkChanges], seen: list[str]) -> Iterator[ChunkChanges]:
-    for change in changes:
-        seen.append(change.path)
-        yield change

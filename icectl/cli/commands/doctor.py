@@ -7,13 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from icectl.cli.context import CommandContext
 from icectl.cli.hints import describe_hint
-from icectl.cli.options import command
+from icectl.cli.options import Flag, command
 from icectl.errors import IcectlError, RepositoryNotFoundError
-from icectl.render.sizes import format_count
+from icectl.render.words import format_count
 
 if TYPE_CHECKING:
     from icectl.ops.doctor import Check
@@ -31,10 +29,7 @@ EXAMPLES = {
 def doctor(
     context: CommandContext,
     read_only: Annotated[
-        bool,
-        typer.Option(
-            "--read-only", help="Do not test conditional writes, which writes a small object."
-        ),
+        Flag, "Do not test conditional writes, which writes a small object."
     ] = False,
 ) -> int | None:
     """Check the installation and the storage.
@@ -61,12 +56,7 @@ def _worded(checks: Iterator[Check]) -> Iterator[Check]:
 
 
 def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
-    from icectl.ops.doctor import (
-        Check,
-        check_credentials,
-        check_installation,
-        check_storage,
-    )
+    from icectl.ops.doctor import Check, check_credentials, check_installation, check_storage
     from icectl.spark.session import SparkOptions, missing_for_spark
 
     environ = context.environ

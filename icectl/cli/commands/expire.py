@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, dataclass, fields
 from typing import Annotated, Any
 
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.moments import parse_age, parse_moment
-from icectl.cli.options import DryRunOption, YesOption, command
+from icectl.cli.options import Age, DryRunOption, Flag, Time, YesOption, command
+from icectl.cli.values import parse_age, parse_moment
 from icectl.errors import UsageError
 from icectl.ops.expire.execute import execute_expiration
 from icectl.ops.expire.plan import plan_for
@@ -37,79 +37,49 @@ LATEST_CUTOFF = 24 * 3600 * 1_000_000
 """How far a cutoff may be ahead of the storage's clock, because the clocks of writers differ."""
 
 
-def _count(name: str, what: str) -> Any:
-    return typer.Option(f"--keep-{name}", metavar="COUNT", min=1, help=what)
+Count = Annotated[int | None, typer.Option(metavar="COUNT", min=1)]
+Globs = Annotated[list[str] | None, typer.Option(metavar="GLOB")]
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """The options that are rules; a policy in the config file has the same names."""
+
+    older_than: Annotated[
+        Time,
+        "Release only snapshots flushed before this date, time or age (30d) by the "
+        "storage's clock. Without other rules, this is the official expiration.",
+    ] = None
+    keep_last: Annotated[Count, "Keep the newest snapshots."] = None
+    keep_hourly: Annotated[Count, "Keep the newest of each of the last hours with a snapshot."] = (
+        None
+    )
+    keep_daily: Annotated[Count, "The same for days."] = None
+    keep_weekly: Annotated[Count, "The same for weeks (ISO)."] = None
+    keep_monthly: Annotated[Count, "The same for months."] = None
+    keep_yearly: Annotated[Count, "The same for years."] = None
+    keep_within: Annotated[
+        Age, "Keep snapshots younger than this, relative to the newest one of the branch."
+    ] = None
+    keep_tagged: Annotated[Globs, "Keep the snapshots of these tags. Repeatable."] = None
+    branch: Annotated[
+        Globs, "Apply the rules only to these branches; keep all others. Repeatable."
+    ] = None
+    protect: Annotated[Globs, "Exempt these branches and tags. Repeatable."] = None
+    delete_expired_branches: Annotated[
+        Flag, "Delete branches whose tip is expired, except main."
+    ] = False
+    delete_expired_tags: Annotated[Flag, "Delete tags that point to an expired snapshot."] = False
 
 
 @command()
 def expire(
     context: CommandContext,
-    older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than",
-            metavar="TIME",
-            help="Release only snapshots flushed before this date, time or age (30d) by the "
-            "storage's clock. Without other rules, this is the official expiration.",
-        ),
-    ] = None,
-    keep_last: Annotated[int | None, _count("last", "Keep the newest snapshots.")] = None,
-    keep_hourly: Annotated[
-        int | None, _count("hourly", "Keep the newest of each of the last hours with a snapshot.")
-    ] = None,
-    keep_daily: Annotated[int | None, _count("daily", "The same for days.")] = None,
-    keep_weekly: Annotated[int | None, _count("weekly", "The same for weeks (ISO).")] = None,
-    keep_monthly: Annotated[int | None, _count("monthly", "The same for months.")] = None,
-    keep_yearly: Annotated[int | None, _count("yearly", "The same for years.")] = None,
-    keep_within: Annotated[
-        str | None,
-        typer.Option(
-            "--keep-within",
-            metavar="AGE",
-            help="Keep snapshots younger than this, relative to the newest one of the branch.",
-        ),
-    ] = None,
-    keep_tagged: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--keep-tagged", metavar="GLOB", help="Keep the snapshots of these tags. Repeatable."
-        ),
-    ] = None,
-    branch: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--branch",
-            metavar="GLOB",
-            help="Apply the rules only to these branches; keep all others. Repeatable.",
-        ),
-    ] = None,
-    protect: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--protect",
-            metavar="GLOB",
-            help="Exempt these branches and tags. Repeatable.",
-        ),
-    ] = None,
-    delete_expired_branches: Annotated[
-        bool,
-        typer.Option(
-            "--delete-expired-branches", help="Delete branches whose tip is expired, except main."
-        ),
-    ] = False,
-    delete_expired_tags: Annotated[
-        bool,
-        typer.Option(
-            "--delete-expired-tags", help="Delete tags that point to an expired snapshot."
-        ),
-    ] = False,
+    rules: Rules,
     policy: Annotated[
         str | None,
-        typer.Option(
-            "--policy",
-            metavar="NAME",
-            help="Use the rules in the config file: [repositories.REPO.policies.NAME].",
-        ),
+        typer.Option(metavar="NAME"),
+        "Use the rules in the config file: [repositories.REPO.policies.NAME].",
     ] = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -121,23 +91,8 @@ def expire(
     a kept snapshot is released, its nearest kept ancestor becomes its parent; the snapshot records
     the transaction logs in between, so diffs remain correct.
     """
-    given: dict[str, Any] = {
-        "older_than": older_than,
-        "keep_last": keep_last,
-        "keep_hourly": keep_hourly,
-        "keep_daily": keep_daily,
-        "keep_weekly": keep_weekly,
-        "keep_monthly": keep_monthly,
-        "keep_yearly": keep_yearly,
-        "keep_within": keep_within,
-        "keep_tagged": keep_tagged,
-        "branch": branch,
-        "protect": protect,
-        "delete_expired_branches": delete_expired_branches,
-        "delete_expired_tags": delete_expired_tags,
-    }
     # An empty glob is a mistake, not a missing rule: it must not release more snapshots.
-    given = {name: value for name, value in given.items() if value or value == ""}
+    given = {name: value for name, value in asdict(rules).items() if value or value == ""}
     if policy is not None:
         if given:
             raise UsageError(
@@ -148,11 +103,11 @@ def expire(
             context.options.repo or context.environ.get("ICECTL_REPO"), policy
         )
     storage = context.open_storage()
-    rules = build_policy(given, storage.read_clock)
-    rules.check()
+    retention = build_policy(given, storage.read_clock)
+    retention.check()
     repository = open_repository(storage)
-    planned = plan_for(repository, rules)
-    for rule, glob in find_idle_globs(rules, planned.history.branches, planned.history.tags):
+    planned = plan_for(repository, retention)
+    for rule, glob in find_idle_globs(retention, planned.history.branches, planned.history.tags):
         kinds = {"branch": "branch", "keep_tagged": "tag"}.get(rule, "branch or tag")
         context.warn(f"--{rule.replace('_', '-')} {glob} does not match any {kinds}")
     if dry_run or planned.plan.is_empty:
@@ -166,7 +121,7 @@ def expire(
     question += f" and delete {refs} refs" if refs else ""
     plan = render_expiration(build_result(repository, planned, dry_run=True))
     context.confirm(f"{question} of {storage.location}?", yes=yes, plan=() if yes else plan)
-    done = execute_expiration(repository, rules, planned)
+    done = execute_expiration(repository, retention, planned)
     context.emit(build_result(repository, done, dry_run=False), render_expiration)
 
 
@@ -182,29 +137,29 @@ def build_policy(given: dict[str, Any], read_clock: Callable[[], int]) -> Policy
             raise UsageError(
                 f"unknown rule {name!r} in a policy", hint=f"use one of {', '.join(sorted(known))}"
             )
+        is_number = isinstance(value, int) and not isinstance(value, bool)
         if name == "older_than":
             values[name] = _parse_cutoff(str(value), read_clock())
         elif name == "keep_within":
             values[name] = parse_age(str(value))
         elif name in ("keep_tagged", "branch", "protect"):
-            globs = [value] if isinstance(value, str) else value
-            if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
-                raise UsageError(f"the rule {name} of a policy must be a list of globs")
-            if "" in globs:
-                raise UsageError(
-                    f"--{name.replace('_', '-')} is empty",
-                    hint="give a name or a glob such as 'v*'",
-                )
-            values[name] = tuple(globs)
-        elif name.startswith("delete_"):
-            if not isinstance(value, bool):
-                raise UsageError(f"the rule {name} of a policy must be true or false")
-            values[name] = value
-        elif not isinstance(value, int) or isinstance(value, bool):
+            values[name] = _parse_globs(name, [value] if isinstance(value, str) else value)
+        elif name.startswith("delete_") and not isinstance(value, bool):
+            raise UsageError(f"the rule {name} of a policy must be true or false")
+        elif name.startswith("keep_") and not is_number:
             raise UsageError(f"the rule {name} of a policy must be a number")
         else:
             values[name] = value
     return Policy(**values)
+
+
+def _parse_globs(name: str, globs: Any) -> tuple[str, ...]:
+    if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
+        raise UsageError(f"the rule {name} of a policy must be a list of globs")
+    if "" in globs:
+        option = f"--{name.replace('_', '-')}"
+        raise UsageError(f"{option} is empty", hint="give a name or a glob such as 'v*'")
+    return tuple(globs)
 
 
 def _parse_cutoff(text: str, now: int) -> int:

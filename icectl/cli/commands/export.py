@@ -9,18 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.locations import check_spark_conf
 from icectl.cli.options import command
-from icectl.cli.spark_options import (
-    AllSnapshotsOption,
-    AsOfOption,
-    EngineOption,
-    SparkConfOption,
-    SparkMasterOption,
-    SparkRemoteOption,
-    TableRefOption,
-    resolve_scope,
-)
+from icectl.cli.spark_options import EngineOption, ScopeOptions, SparkPlace
 from icectl.errors import UsageError
 from icectl.ops.export import (
     ExportedTable,
@@ -55,28 +45,20 @@ ALL = "all"
 def export(
     context: CommandContext,
     tables: Annotated[
-        list[str],
-        typer.Argument(metavar="TABLE", help=f"One or more of {', '.join(TABLES)}; or {ALL}."),
+        list[str], typer.Argument(metavar="TABLE"), f"One or more of {', '.join(TABLES)}; or {ALL}."
     ],
     to: Annotated[
         str,
-        typer.Option(
-            "--to",
-            metavar="DIRECTORY",
-            help="The target directory, for files TABLE/part-….FORMAT. With Spark also a URL.",
-        ),
+        typer.Option(metavar="DIRECTORY"),
+        "The target directory, for files TABLE/part-….FORMAT. With Spark also a URL.",
     ],
     format_: Annotated[
-        Literal["parquet", "csv", "jsonl"],
-        typer.Option("--format", help="The file format."),
+        Literal["parquet", "csv", "jsonl"], typer.Option("--format"), "The file format."
     ] = "parquet",
-    ref: TableRefOption = (),  # type: ignore[assignment]
-    all_snapshots: AllSnapshotsOption = False,
-    as_of: AsOfOption = None,
+    *,
+    versions: ScopeOptions,
     engine: EngineOption = "auto",
-    spark_master: SparkMasterOption = None,
-    spark_remote: SparkRemoteOption = None,
-    spark_conf: SparkConfOption = (),  # type: ignore[assignment]
+    spark: SparkPlace,
 ) -> None:
     """Write the repository as tables to files.
 
@@ -88,19 +70,16 @@ def export(
 
     Needs pyarrow, and for --engine spark PySpark and Java: pip install 'icectl[spark]'.
     """
-    from icectl.cli.engines import SparkChoice
-
-    check_spark_conf(spark_conf)
     for name in tables:
         if name != ALL:
             check_table(name)
-    engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl export")
+    engines = spark.choose(engine, "export")
     to = _parse_target(to, on_spark=engines.is_asked_for)
     require_pyarrow()
     from icectl.tables.scan import TableScan
 
     repository = context.open_repository()
-    scope = resolve_scope(context, repository, ref, all_snapshots, as_of)
+    scope = versions.resolve(context, repository)
     names = list(TABLES) if ALL in tables else list(dict.fromkeys(tables))
     scans = [TableScan(repository.storage, name, scope) for name in names]
     if "://" not in to:
@@ -128,17 +107,13 @@ def _export_locally(
 ) -> list[ExportedTable]:
     written = []
     for scan, partitions in zip(scans, planned, strict=True):
-        with context.progress(f"exporting {scan.table}", unit="rows") as progress:
+        with context.progress(f"exporting {scan.table}", None, "rows") as progress:
             written.append(export_locally(scan, partitions, directory, format_, progress.advance))
     return written
 
 
 def _export_with_spark(
-    context: CommandContext,
-    scans: Sequence[TableScan],
-    to: str,
-    format_: str,
-    spark: Any,
+    context: CommandContext, scans: Sequence[TableScan], to: str, format_: str, spark: Any
 ) -> list[ExportedTable]:
     from icectl.spark.failures import told_in_words
     from icectl.spark.tables import RepositorySource, export_with_spark

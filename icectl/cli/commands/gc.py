@@ -6,23 +6,18 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
-from icectl.cli.moments import parse_age, parse_moment
-from icectl.cli.options import DryRunOption, YesOption, command
-from icectl.cli.spark_options import (
-    EngineOption,
-    SparkConfOption,
-    SparkMasterOption,
-    SparkRemoteOption,
-)
+from icectl.cli.options import Age, DryRunOption, File, Flag, Time, YesOption, command
+from icectl.cli.spark_options import EngineOption, SparkPlace
+from icectl.cli.values import parse_age, parse_moment
 from icectl.errors import UsageError
 from icectl.render.gc import render_gc, render_notes
-from icectl.render.sizes import format_count, format_size
+from icectl.render.words import format_count, format_size
 
 if TYPE_CHECKING:
     from icectl.ops.gc.report import GcResult
@@ -49,105 +44,62 @@ KINDS = ("snapshots", "transaction_logs", "manifests", "chunks")
 def collect(
     context: CommandContext,
     older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than",
-            metavar="TIME",
-            help="Delete only objects older than this age (7d, 12h) or date, by the storage's "
-            "clock.",
-        ),
+        Time, "Delete only objects older than this age (7d, 12h) or date, by the storage's clock."
     ] = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     only: Annotated[
         list[str],
-        typer.Option(
-            "--only",
-            metavar="KINDS",
-            help=f"Delete only these kinds, separated by commas: {', '.join(KINDS)}. Repeatable.",
-        ),
+        typer.Option(metavar="KINDS"),
+        f"Delete only these kinds, separated by commas: {', '.join(KINDS)}. Repeatable.",
     ] = (),  # type: ignore[assignment]
     plan: Annotated[
-        str | None,
-        typer.Option(
-            "--plan",
-            metavar="FILE",
-            help="Save the plan for the kinds of --only: as Parquet if FILE ends in .parquet, "
-            "otherwise as JSON Lines.",
-        ),
+        File,
+        "Save the plan for the kinds of --only: as Parquet if FILE ends in .parquet, "
+        "otherwise as JSON Lines.",
     ] = None,
     apply: Annotated[
-        str | None,
-        typer.Option(
-            "--apply",
-            metavar="FILE",
-            help="Delete the objects in this saved plan that are still garbage. --older-than "
-            "overrides the time of the plan.",
-        ),
+        File,
+        "Delete the objects in this saved plan that are still garbage. --older-than "
+        "overrides the time of the plan.",
     ] = None,
     max_delete: Annotated[
         str | None,
-        typer.Option(
-            "--max-delete",
-            metavar="20%|N",
-            help="Refuse to delete more than this share (20%) or number of all objects.",
-        ),
+        typer.Option(metavar="20%|N"),
+        "Refuse to delete more than this share (20%) or number of all objects.",
     ] = None,
     allow_recent: Annotated[
-        bool,
-        typer.Option(
-            "--allow-recent",
-            help="Allow a time less than 24 hours ago. Only safe while nobody writes.",
-        ),
+        Flag, "Allow a time less than 24 hours ago. Only safe while nobody writes."
     ] = False,
     known_missing: Annotated[
-        str | None,
-        typer.Option(
-            "--known-missing",
-            metavar="FILE",
-            help="Accept these missing objects: the list that `icectl validate` writes, or one "
-            "path per line.",
-        ),
+        File,
+        "Accept these missing objects: the list that `icectl validate` writes, or one "
+        "path per line.",
     ] = None,
     overwritten_older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--overwritten-older-than",
-            metavar="TIME",
-            help="Also delete older backups of the repo file in overwritten/ that the ops log "
-            "does not need.",
-        ),
+        Time,
+        "Also delete older backups of the repo file in overwritten/ that the ops log "
+        "does not need.",
     ] = None,
     truncate_ops_log: Annotated[
-        bool,
-        typer.Option(
-            "--truncate-ops-log",
-            help="With --overwritten-older-than: truncate the ops log at that time, so that "
-            "backups it needs can be deleted, too.",
-        ),
+        Flag,
+        "With --overwritten-older-than: truncate the ops log at that time, so that "
+        "backups it needs can be deleted, too.",
     ] = False,
     abandon_history: Annotated[
         list[str],
-        typer.Option(
-            "--abandon-history",
-            metavar="BACKUP",
-            help="Abandon the line of history that ends in this backup and is not part of the "
-            "repo file: delete what only it lists, and its backups. Repeatable.",
-        ),
+        typer.Option(metavar="BACKUP"),
+        "Abandon the line of history that ends in this backup and is not part of the "
+        "repo file: delete what only it lists, and its backups. Repeatable.",
     ] = (),  # type: ignore[assignment]
     max_runtime: Annotated[
-        str | None,
-        typer.Option(
-            "--max-runtime",
-            metavar="AGE",
-            help="Stop after this time (30m, 2h) with exit code 3. The next run plans again and "
-            "continues to delete.",
-        ),
+        Age,
+        "Stop after this time (30m, 2h) with exit code 3. The next run plans again and "
+        "continues to delete.",
     ] = None,
     engine: EngineOption = "auto",
-    spark_master: SparkMasterOption = None,
-    spark_remote: SparkRemoteOption = None,
-    spark_conf: SparkConfOption = (),  # type: ignore[assignment]
+    *,
+    spark: SparkPlace,
 ) -> int | None:
     """Delete unreferenced objects.
 
@@ -166,7 +118,6 @@ def collect(
     need icectl and its libraries, and use their own credentials. To use spark-submit, write a
     script that calls icectl.cli.main.main().
     """
-    from icectl.cli.engines import SparkChoice
     from icectl.ops.gc.engine import Engine
     from icectl.ops.gc.local_engine import LocalEngine
     from icectl.ops.gc.report import finished, summarize
@@ -177,9 +128,7 @@ def collect(
 
     kinds = _parse_kinds(only)
     deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime is not None else None
-    progress = Progress(
-        lambda label, total, unit: context.progress(label, total, unit=unit), deadline
-    )
+    progress = Progress(context.progress, deadline)
     try:
         limit = MaxDelete.parse(max_delete) if max_delete is not None else None
     except ValueError:
@@ -192,7 +141,7 @@ def collect(
         check_plan_path(Path(plan))
     if truncate_ops_log and overwritten_older_than is None:
         raise UsageError("--truncate-ops-log requires --overwritten-older-than")
-    engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl gc")
+    engines = spark.choose(engine, "gc")
     spark_engine: Engine | None = None
 
     def choose(num_chunk_refs: int) -> Engine:
@@ -271,10 +220,9 @@ def _tell(context: CommandContext, result: GcResult) -> None:
 
 
 def _event(context: CommandContext, name: str, result: GcResult) -> None:
-    from icectl.render.json import render_json, to_json
+    from icectl.render.json import to_json
 
-    document: dict[str, Any] = {"event": name, **to_json(result)}
-    context.output.write_lines([render_json(document)])
+    context.emit_lines([{"event": name, **to_json(result)}])
 
 
 def _question(run: PlannedRun, kinds: frozenset[ObjectKind], location: str) -> str | None:

@@ -9,7 +9,7 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.hints import shell_argument
-from icectl.cli.options import command
+from icectl.cli.options import File, command
 from icectl.cli.values import parse_pairs
 from icectl.errors import FormatError, RefusedError, UsageError
 from icectl.ops.config_keys import check_config, check_value, set_key
@@ -30,31 +30,22 @@ def init(
     context: CommandContext,
     location: Annotated[
         str | None,
-        typer.Argument(metavar="LOCATION", help="A path, a URL or a name from the config file."),
+        typer.Argument(metavar="LOCATION"),
+        "A path, a URL or a name from the config file.",
     ] = None,
     spec_version: Annotated[
-        int,
-        typer.Option("--spec-version", metavar="VERSION", help="Version of the format: 1 or 2."),
+        int, typer.Option(metavar="VERSION"), "Version of the format: 1 or 2."
     ] = 2,
     config: Annotated[
         list[str],
-        typer.Option(
-            "--config",
-            metavar="KEY=VALUE",
-            help="Set a configuration value, such as compression.level=5. Repeatable.",
-        ),
+        typer.Option(metavar="KEY=VALUE"),
+        "Set a configuration value, such as compression.level=5. Repeatable.",
     ] = (),  # type: ignore[assignment]
-    config_file: Annotated[
-        str | None,
-        typer.Option("--config-file", metavar="FILE", help="A configuration file in YAML or JSON."),
-    ] = None,
+    config_file: Annotated[File, "A configuration file in YAML or JSON."] = None,
     metadata: Annotated[
         list[str],
-        typer.Option(
-            "--metadata",
-            metavar="KEY=VALUE",
-            help="Metadata of the repository; VALUE is JSON or plain text. Repeatable.",
-        ),
+        typer.Option(metavar="KEY=VALUE"),
+        "Metadata of the repository; VALUE is JSON or plain text. Repeatable.",
     ] = (),  # type: ignore[assignment]
 ) -> None:
     """Create a new repository.

@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-import os
+import shlex
 import sys
-from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.hints import shell_word
-from icectl.cli.locations import (
-    is_repository_directory,
-    looks_like_location,
-    without_password,
-)
-from icectl.cli.options import command
+from icectl.cli.locations import is_repository_directory, looks_like_location, without_password
+from icectl.cli.options import Flag, command
 from icectl.errors import FormatError, RepositoryNotFoundError, UsageError
-from icectl.ops.inspect_file import describe_file, iterate_references, read_named_file
+from icectl.ops.inspect_file import (
+    describe_file,
+    iterate_references,
+    read_local_file,
+    read_named_file,
+    read_stream,
+)
 from icectl.render.inspect_file import render_inspection, render_references
-from icectl.storage.paths import check_size
-
-PART = 2**20
 
 EXAMPLES = {
     "inspect-file": (
@@ -43,18 +40,12 @@ def inspect_file(
     context: CommandContext,
     file: Annotated[
         str,
-        typer.Argument(
-            metavar="FILE",
-            help="A path, a URL, or - for standard input; in a repository also an id, or a name "
-            "such as snapshots/1CECHNKREP0F1RSTCMT0.",
-        ),
+        typer.Argument(metavar="FILE"),
+        "A path, a URL, or - for standard input; in a repository also an id, or a name "
+        "such as snapshots/1CECHNKREP0F1RSTCMT0.",
     ],
-    refs: Annotated[
-        bool, typer.Option("--refs", help="List the references of a manifest.")
-    ] = False,
-    raw: Annotated[
-        bool, typer.Option("--raw", help="Write the decompressed payload to standard output.")
-    ] = False,
+    refs: Annotated[Flag, "List the references of a manifest."] = False,
+    raw: Annotated[Flag, "Write the decompressed payload to standard output."] = False,
 ) -> None:
     """Show the content of one file.
 
@@ -77,7 +68,7 @@ def inspect_file(
     elif refs and context.options.json:
         content = {**result.content, "chunk_refs": iterate_references(path, data, inspection)}
         document = {name: getattr(result, name) for name in type(result).__slots__}
-        context.emit({**document, "content": content}, lambda _document: ())
+        context.emit_json({**document, "content": content})
     elif refs:
         references = iterate_references(path, data, inspection)
         context.emit_list("chunk_refs", references, render_references)
@@ -97,7 +88,7 @@ def inspect_file(
 
 def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
     if file == "-":
-        return "-", _read_all(sys.stdin.buffer, "the standard input")
+        return "-", read_stream(sys.stdin.buffer, "the standard input")
     if not file:
         raise UsageError("the FILE is empty", hint="give a path, a URL or an id")
     if "://" in file:
@@ -110,9 +101,9 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
         return file, context.open_storage(directory).read(name)
     if context.options.repo is None and (_exists(file) or looks_like_location(file)):
         try:
-            return file, _read_local(Path(file))
+            return file, read_local_file(Path(file))
         except OSError as error:
-            hint = f"icectl log -r {shell_word(file)}" if is_repository_directory(file) else None
+            hint = f"icectl log -r {shlex.quote(file)}" if is_repository_directory(file) else None
             raise UsageError(f"{file} cannot be read: {error.strerror}", hint=hint) from None
     try:
         repository = context.open_repository()
@@ -123,33 +114,6 @@ def _read(context: CommandContext, file: str) -> tuple[str, bytes]:
             f"the file {file} does not exist, and no repository was given", hint=error.hint
         ) from None
     return read_named_file(repository, file)
-
-
-def _read_local(path: Path) -> bytes:
-    """Read a file that the user named: follow links, and read from pipes, too."""
-    if path.is_fifo():
-        with path.open("rb") as stream:
-            return _read_all(stream, str(path))
-    from icectl.storage.beneath import Beneath
-
-    place = Beneath(str(path.parent), follow_links=True)
-    file, status = place.open_file_at(path.name)
-    try:
-        return place.read_whole(file, status, path.name)
-    finally:
-        os.close(file)
-
-
-def _read_all(stream: BinaryIO, name: str) -> bytes:
-    """Read up to the size limit: a pipe may be endless."""
-    with suppress(OSError):
-        check_size(name, os.fstat(stream.fileno()).st_size)
-    parts, size = [], 0
-    while part := stream.read(PART):
-        parts.append(part)
-        size += len(part)
-        check_size(name, size)
-    return b"".join(parts)
 
 
 def _exists(file: str) -> bool:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import DefaultRefArgument, NumberOption, SinceOption, UntilOption, command
+from icectl.cli.options import REF_HELP, Flag, NumberOption, SinceOption, UntilOption, command
 from icectl.errors import UsageError
 from icectl.ops.log import LogOptions, read_log, read_whole_log, shown_parents
 from icectl.render.log import render_log, render_log_graph
-from icectl.repository.commits import Commit
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.resolve import DEFAULT_REF
 
@@ -32,27 +30,19 @@ NOTHING_FITS = "no matching commits"
 @command(jsonl=True)
 def log(
     context: CommandContext,
-    ref: DefaultRefArgument = None,
+    ref: Annotated[str | None, typer.Argument(metavar="REF"), f"{REF_HELP} Default: main."] = None,
     number: NumberOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    oneline: Annotated[bool, typer.Option("--oneline", help="Show one line per commit.")] = False,
-    stat: Annotated[
-        bool,
-        typer.Option("--stat", help="Count the changes of each commit, from its transaction log."),
-    ] = False,
+    oneline: Annotated[Flag, "Show one line per commit."] = False,
+    stat: Annotated[Flag, "Count the changes of each commit, from its transaction log."] = False,
     path: Annotated[
         str | None,
-        typer.Option(
-            "--path",
-            metavar="PATH",
-            help="Only commits that changed this node or its descendants, across moves.",
-        ),
+        typer.Option(metavar="PATH"),
+        "Only commits that changed this node or its descendants, across moves.",
     ] = None,
-    all: Annotated[  # noqa: A002
-        bool, typer.Option("--all", help="Show all snapshots, including those on no branch.")
-    ] = False,
-    graph: Annotated[bool, typer.Option("--graph", help="Draw the history as a graph.")] = False,
+    all: Annotated[Flag, "Show all snapshots, including those on no branch."] = False,  # noqa: A002
+    graph: Annotated[Flag, "Draw the history as a graph."] = False,
 ) -> None:
     """Show the commit history.
 
@@ -66,7 +56,7 @@ def log(
         raise UsageError("--path and --all cannot be combined", hint="omit --all")
     options = LogOptions(
         context.parse_moment(since),
-        context.parse_last_moment(until),
+        context.parse_moment(until, last=True),
         number,
         path,
         with_changes=stat,
@@ -84,19 +74,10 @@ def log(
         if not drawn:
             context.note(NOTHING_FITS)
         return
-    empty = True
-
-    def watched() -> Iterator[Commit]:
-        nonlocal empty
-        for commit in commits:
-            empty = False
-            yield commit
-
     context.emit_list(
         "snapshots",
-        watched(),
+        commits,
         lambda items: render_log(items, oneline=oneline),
         beside={"ref": DEFAULT_BRANCH if ref is None and not all else ref},
+        if_empty=NOTHING_FITS,
     )
-    if empty and context.wants_text:
-        context.note(NOTHING_FITS)

@@ -42,15 +42,11 @@ def ops_log(
     until: UntilOption = None,
     kind: Annotated[
         list[str],
-        typer.Option(
-            "--kind",
-            metavar="KIND",
-            help=f"Only operations of this kind. Repeatable. One of: {', '.join(KINDS)}.",
-        ),
+        typer.Option(metavar="KIND"),
+        f"Only operations of this kind. Repeatable. One of: {', '.join(KINDS)}.",
     ] = (),  # type: ignore[assignment]
     branch: Annotated[
-        str | None,
-        typer.Option("--branch", metavar="BRANCH", help="Only operations on this branch."),
+        str | None, typer.Option(metavar="BRANCH"), "Only operations on this branch."
     ] = None,
 ) -> int:
     """Show the operations on the repository.
@@ -68,33 +64,27 @@ def ops_log(
                 f"invalid value {name!r} for --kind", hint=f"use one of {', '.join(KINDS)}"
             )
     options = OpsLogOptions(
-        number, context.parse_moment(since), context.parse_last_moment(until), kind, branch
+        number, context.parse_moment(since), context.parse_moment(until, last=True), kind, branch
     )
     entries = read_filtered_ops_log(context.open_repository(), options)
     ends: list[OpsLogBeyondReach] = []
 
-    empty = True
-
-    def watched() -> Iterator[OpsLogEntry]:
-        nonlocal empty
+    def readable() -> Iterator[OpsLogEntry]:
         for entry in entries:
             if isinstance(entry, OpsLogBeyondReach):
                 ends.append(entry)
             else:
-                empty = False
                 yield entry
 
     if context.options.json:
-        updates = [update_document(entry) for entry in watched()]
+        updates = [update_document(entry) for entry in readable()]
         end = beyond_reach_document(ends[0] if ends else None)
-        context.emit({"updates": updates, "beyond_reach": end}, lambda _document: ())
+        context.emit_json({"updates": updates, "beyond_reach": end})
     elif context.options.jsonl:
-        documents = (update_document(entry) for entry in watched())
-        context.emit_list("updates", documents, lambda _updates: ())
+        context.emit_lines(map(update_document, readable()))
     else:
-        context.output.write(render_ops_log(watched()), paged=True)
-        if empty:
-            context.note("no matching operations")
+        nothing = "no matching operations"
+        context.emit_list("updates", readable(), render_ops_log, if_empty=nothing)
     for reached in ends:
         tell = context.note if reached.is_cleared else context.warn
         tell(describe_beyond_reach(reached))

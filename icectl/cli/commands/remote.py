@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -13,9 +14,7 @@ import typer
 from icectl.cli.config_file import add_repository, remove_repository
 from icectl.cli.context import CommandContext
 from icectl.cli.locations import (
-    HIDDEN,
     Location,
-    is_secret,
     looks_like_location,
     parse_storage_options,
     resolve_location,
@@ -23,6 +22,7 @@ from icectl.cli.locations import (
 from icectl.cli.options import command
 from icectl.cli.values import check_text
 from icectl.errors import RefNotFoundError, UsageError
+from icectl.model.redaction import HIDDEN, is_secret
 from icectl.render.blocks import Block, Column, Table
 from icectl.storage.open import open_storage
 
@@ -49,7 +49,7 @@ class Remote:
     storage_options: dict[str, str]
 
 
-NameArgument = Annotated[str, typer.Argument(metavar="REMOTE", help="The name of the repository.")]
+NameArgument = Annotated[str, typer.Argument(metavar="REMOTE"), "The name of the repository."]
 
 
 @command(repository=False, jsonl=True)
@@ -59,9 +59,8 @@ def list_remotes(context: CommandContext) -> None:
     The names are in the config file and can be used as LOCATION in any command.
     """
     remotes = [_remote(name, place) for name, place in context.config.repositories.items()]
-    if not remotes and context.wants_text:
-        context.note(f"no named repositories in {context.config.path}")
-    context.emit_list("remotes", remotes, _render_remotes, paged=False)
+    nothing = f"no named repositories in {context.config.path}"
+    context.emit_list("remotes", remotes, _render_remotes, paged=False, if_empty=nothing)
 
 
 @command(repository=False)
@@ -81,9 +80,9 @@ def show(context: CommandContext, name: NameArgument) -> None:
 @command(repository=False, storage_options=True)
 def add(
     context: CommandContext,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The new name.")],
+    name: Annotated[str, typer.Argument(metavar="NAME"), "The new name."],
     location: Annotated[
-        str, typer.Argument(metavar="LOCATION", help="A path or a URL (s3://, gs://, file://).")
+        str, typer.Argument(metavar="LOCATION"), "A path or a URL (s3://, gs://, file://)."
     ],
 ) -> None:
     """Give a repository a name.
@@ -99,9 +98,9 @@ def add(
         )
     if not location:
         raise UsageError("the location is empty", hint="give a path or a URL")
-    for text in (location, *context.options.storage_option):
+    for text in (location, *(context.options.storage_option or ())):
         check_text(text)  # the config file is UTF-8
-    options = parse_storage_options(context.options.storage_option)
+    options = parse_storage_options(context.options.storage_option or ())
     if not looks_like_location(location):
         location = f"./{location}"
     place = resolve_location(location, options, context.environ)
@@ -135,12 +134,15 @@ def _remote(name: str, place: Location) -> Remote:
 
 
 def _render_remotes(remotes: Iterable[Remote]) -> Iterable[Block]:
-    columns = (Column("NAME", "branch"), Column("LOCATION", wraps=True))
-    yield Table(columns, [(remote.name, remote.location) for remote in remotes])
+    columns = (
+        Column("NAME", lambda remote: remote.name, "branch"),
+        Column("LOCATION", lambda remote: remote.location, wraps=True),
+    )
+    yield Table(columns, remotes)
 
 
 def _render_remote(remote: Remote) -> Iterable[Block]:
     rows = [("name", remote.name), ("location", remote.location)]
     rows += [(f"option {key}", value) for key, value in remote.storage_options.items()]
-    columns = (Column("FIELD", "dim"), Column("VALUE"))
+    columns = (Column("FIELD", itemgetter(0), "dim"), Column("VALUE", itemgetter(1)))
     yield Table(columns, rows)

@@ -37,18 +37,14 @@ def repair(
     context: CommandContext,
     step: Annotated[
         list[NamedStep] | None,
-        typer.Option(
-            "--step",
-            metavar="ACTION",
-            help="Also execute the steps with this action, which lose data: restore_repo, "
-            "delete_tag, drop_lost_references or release_versions. Repeatable.",
-        ),
+        typer.Option(metavar="ACTION"),
+        "Also execute the steps with this action, which lose data: restore_repo, "
+        "delete_tag, drop_lost_references or release_versions. Repeatable.",
     ] = None,
     level: Annotated[
         Literal["refs", "metadata", "manifests", "chunks"],
-        typer.Option(
-            "--level", metavar="LEVEL", help="How thoroughly to look, as for `icectl validate`."
-        ),
+        typer.Option(metavar="LEVEL"),
+        "How thoroughly to look, as for `icectl validate`.",
     ] = "chunks",
     dry_run: DryRunOption = False,
     yes: YesOption = False,
@@ -88,10 +84,10 @@ def repair(
     from icectl.ops.repair.run import RepairOptions, execute_repair, plan_repair
     from icectl.pipeline.progress import Progress
     from icectl.render.repair import render_repair
-    from icectl.render.sizes import format_count
+    from icectl.render.words import format_count
 
     storage = context.open_storage()
-    progress = Progress(lambda label, total, unit: context.progress(label, total, unit=unit))
+    progress = Progress(context.progress)
     options = RepairOptions(Level[level.upper()], frozenset(step or ()))
     plan = plan_repair(storage, options, storage.read_clock(), progress)
     planned = plan.result(dry_run=True, left=plan.left)

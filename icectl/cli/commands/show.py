@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import DefaultRefArgument, PathArgument, command
+from icectl.cli.options import DefaultRefArgument, Flag, PathArgument, command
 from icectl.errors import RefNotFoundError
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.resolve import DEFAULT_REF
@@ -26,7 +26,7 @@ EXAMPLES = {
 
 
 @command()
-def show(context: CommandContext, ref: DefaultRefArgument = None) -> None:
+def show(context: CommandContext, ref: DefaultRefArgument = DEFAULT_REF) -> None:
     """Show a commit in full.
 
     Shows its message, metadata, manifests and changes.
@@ -35,33 +35,28 @@ def show(context: CommandContext, ref: DefaultRefArgument = None) -> None:
     are included.
     """
     from icectl.ops.show import show_commit
-    from icectl.render.show import render_whole_commit
+    from icectl.render.log import render_whole_commit
 
     repository = context.open_repository()
-    commit = show_commit(repository, DEFAULT_REF if ref is None else ref)
+    commit = show_commit(repository, ref)
     if commit.changes is None and repository.has_transaction_logs:
         context.warn(f"the transaction log of {commit.id} is missing or damaged")
     if context.wants_text:
-        context.emit(commit, render_whole_commit, paged=True)
+        context.output.write(render_whole_commit(commit), paged=True)
     else:
-        context.emit({"snapshot": commit}, lambda _document: ())
+        context.emit_json({"snapshot": commit})
 
 
 @command(jsonl=True)
 def ls(
     context: CommandContext,
-    ref: DefaultRefArgument = None,
+    ref: DefaultRefArgument = DEFAULT_REF,
     path: PathArgument = "/",
-    tree: Annotated[bool, typer.Option("--tree", help="Draw the hierarchy as a tree.")] = False,
+    tree: Annotated[Flag, "Draw the hierarchy as a tree."] = False,
     depth: Annotated[
         int | None,
-        typer.Option(
-            "--depth",
-            "-d",
-            metavar="LEVELS",
-            min=0,
-            help="Show at most this many levels below PATH.",
-        ),
+        typer.Option("--depth", "-d", metavar="LEVELS", min=0),
+        "Show at most this many levels below PATH.",
     ] = None,
 ) -> None:
     """List the groups and arrays of a snapshot.
@@ -73,16 +68,13 @@ def ls(
     from icectl.render.nodes import render_node_tree, render_nodes
     from icectl.repository.nodes import is_node, list_nodes, normalize_path
 
-    version = DEFAULT_REF if ref is None else ref
     repository = context.open_repository()
     try:
-        listing = list_nodes(repository, version, path, depth=depth)
+        listing = list_nodes(repository, ref, path, depth=depth)
     except RefNotFoundError as error:
-        if path == "/" and is_node(repository, DEFAULT_REF, version):
-            call = context.command_line("ls", DEFAULT_BRANCH, normalize_path(version))
+        if path == "/" and is_node(repository, DEFAULT_REF, ref):
+            call = context.command_line("ls", DEFAULT_BRANCH, normalize_path(ref))
             error.hint = f"give the path after the REF: {call}"
         raise
-    if context.options.jsonl:
-        context.emit_list("nodes", listing.nodes, lambda _nodes: ())
-    else:
-        context.emit(listing, render_node_tree if tree else render_nodes, paged=True)
+    text = render_node_tree if tree else render_nodes
+    context.emit(listing, text, lines="nodes", paged=True)

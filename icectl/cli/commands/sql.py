@@ -11,18 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.locations import check_spark_conf
 from icectl.cli.options import NumberOption, command
-from icectl.cli.spark_options import (
-    AllSnapshotsOption,
-    AsOfOption,
-    SparkConfOption,
-    SparkMasterOption,
-    SparkRemoteOption,
-    TableRefOption,
-    parse_spark_options,
-    resolve_scope,
-)
+from icectl.cli.spark_options import ScopeOptions, SparkPlace
 from icectl.errors import UnsupportedError
 from icectl.model.redaction import redact_locations
 from icectl.render.rows import render_rows
@@ -53,17 +43,13 @@ def sql(
     context: CommandContext,
     query: Annotated[
         str,
-        typer.Argument(
-            metavar="QUERY", help="A query in Spark SQL on the tables of the repository."
-        ),
+        typer.Argument(metavar="QUERY"),
+        "A query in Spark SQL on the tables of the repository.",
     ],
     number: NumberOption = None,
-    ref: TableRefOption = (),  # type: ignore[assignment]
-    all_snapshots: AllSnapshotsOption = False,
-    as_of: AsOfOption = None,
-    spark_master: SparkMasterOption = None,
-    spark_remote: SparkRemoteOption = None,
-    spark_conf: SparkConfOption = (),  # type: ignore[assignment]
+    *,
+    versions: ScopeOptions,
+    spark: SparkPlace,
 ) -> None:
     """Query the repository with SQL, on Spark.
 
@@ -76,8 +62,7 @@ def sql(
     """
     from icectl.spark.session import missing_for_spark, spark_session
 
-    check_spark_conf(spark_conf)
-    options = parse_spark_options(spark_master, spark_remote, spark_conf)
+    options = spark.parse()
     missing = missing_for_spark(options, os.environ)
     if missing is not None:
         raise UnsupportedError(f"icectl sql needs Spark: {missing.what}", hint=missing.hint)
@@ -87,10 +72,10 @@ def sql(
     # Checked before Java starts, because this finds most mistakes.
     check_query(query)
     repository = context.open_repository()
-    scope = resolve_scope(context, repository, ref, all_snapshots, as_of)
+    scope = versions.resolve(context, repository)
     source = RepositorySource(repository.storage.location, context.location.storage_options, scope)
-    with spark_session(options, os.environ) as spark, told_in_words():
-        result, columns = run_query(spark, source, query, number)
+    with spark_session(options, os.environ) as session, told_in_words():
+        result, columns = run_query(session, source, query, number)
     context.emit_list(
         "rows", _rows(result), partial(render_rows, columns), beside={"columns": columns}
     )

@@ -8,13 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import OptionalRefArgument, command
-from icectl.cli.spark_options import (
-    EngineOption,
-    SparkConfOption,
-    SparkMasterOption,
-    SparkRemoteOption,
-)
+from icectl.cli.options import Flag, OptionalRefArgument, Time, command
+from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -51,43 +46,27 @@ def stats(
     ref: OptionalRefArgument = None,
     by: Annotated[
         list[Breakdown] | None,
-        typer.Option(
-            "--by",
-            metavar="WHAT",
-            help="Also break down by arrays, branches, tags, snapshots or containers. Repeatable. "
-            "Arrays and containers are always shown; snapshots show the growth over commits.",
-        ),
+        typer.Option(metavar="WHAT"),
+        "Also break down by arrays, branches, tags, snapshots or containers. Repeatable. "
+        "Arrays and containers are always shown; snapshots show the growth over commits.",
     ] = None,
     depth: Annotated[
         int | None,
-        typer.Option(
-            "--depth", metavar="COUNT", min=0, help="Show at most this many levels of groups."
-        ),
+        typer.Option("--depth", metavar="COUNT", min=0),
+        "Show at most this many levels of groups.",
     ] = None,
     older_than: Annotated[
-        str | None,
-        typer.Option(
-            "--older-than",
-            metavar="TIME",
-            help="Show how much more gc could free after `icectl expire --older-than TIME`.",
-        ),
+        Time, "Show how much more gc could free after `icectl expire --older-than TIME`."
     ] = None,
     policy: Annotated[
         str | None,
-        typer.Option(
-            "--policy",
-            metavar="NAME",
-            help="Show how much more gc could free after `icectl expire --policy NAME`.",
-        ),
+        typer.Option(metavar="NAME"),
+        "Show how much more gc could free after `icectl expire --policy NAME`.",
     ] = None,
-    csv: Annotated[
-        bool,
-        typer.Option("--csv", help="Print one breakdown as CSV: that of --by, default arrays."),
-    ] = False,
+    csv: Annotated[Flag, "Print one breakdown as CSV: that of --by, default arrays."] = False,
     engine: EngineOption = "auto",
-    spark_master: SparkMasterOption = None,
-    spark_remote: SparkRemoteOption = None,
-    spark_conf: SparkConfOption = (),  # type: ignore[assignment]
+    *,
+    spark: SparkPlace,
 ) -> None:
     """Show storage usage.
 
@@ -103,7 +82,6 @@ def stats(
     With --engine spark, the executors read manifests and find distinct chunks. They need icectl
     and its libraries, and use their own credentials.
     """
-    from icectl.cli.engines import SparkChoice
     from icectl.ops.stats.engine import Engine, LocalEngine
     from icectl.ops.stats.run import StatsOptions, measure
     from icectl.pipeline.progress import Progress
@@ -124,7 +102,7 @@ def stats(
     rules = _read_policy(context, older_than, policy)
     if rules is not None and ref is not None:
         raise UsageError("--older-than and --policy cannot be combined with a REF")
-    engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl stats")
+    engines = spark.choose(engine, "stats")
 
     def choose(num_chunk_refs: int) -> Engine:
         session = engines.session(num_chunk_refs)
@@ -142,7 +120,7 @@ def stats(
         policy=rules,
         choose_engine=choose,
     )
-    progress = Progress(lambda label, total, unit: context.progress(label, total, unit=unit))
+    progress = Progress(context.progress)
     with engines:
         result = measure(context.open_repository(), options, progress)
     if csv:

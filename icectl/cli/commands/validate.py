@@ -14,13 +14,8 @@ import typer
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.hints import describe_hint
-from icectl.cli.options import REF_HELP, command
-from icectl.cli.spark_options import (
-    EngineOption,
-    SparkConfOption,
-    SparkMasterOption,
-    SparkRemoteOption,
-)
+from icectl.cli.options import REF_HELP, File, Flag, command
+from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.errors import UsageError
 
 if TYPE_CHECKING:
@@ -46,110 +41,63 @@ EXAMPLES = {
 def validate(
     context: CommandContext,
     refs: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="REF", help=f"Check only what these reach. {REF_HELP}"),
+        list[str] | None, typer.Argument(metavar="REF"), f"Check only what these reach. {REF_HELP}"
     ] = None,
     level: Annotated[
         Literal["refs", "metadata", "manifests", "chunks", "data"],
-        typer.Option(
-            "--level",
-            metavar="LEVEL",
-            help="How thoroughly to check; each level includes the previous ones. refs: the repo "
-            "file and its ops log; metadata: snapshots and transaction logs; manifests: all chunk "
-            "references; chunks: all chunk files, by listing; data: the bytes.",
-        ),
+        typer.Option(metavar="LEVEL"),
+        "How thoroughly to check; each level includes the previous ones. refs: the repo "
+        "file and its ops log; metadata: snapshots and transaction logs; manifests: all chunk "
+        "references; chunks: all chunk files, by listing; data: the bytes.",
     ] = "metadata",
     explain: Annotated[
-        str | None,
-        typer.Option("--explain", metavar="CODE", help="Explain a rule; all lists the rules."),
+        str | None, typer.Option(metavar="CODE"), "Explain a rule; all lists the rules."
     ] = None,
     fail_on: Annotated[
         Literal["error", "warning"],
-        typer.Option(
-            "--fail-on",
-            metavar="SEVERITY",
-            help="Exit with 3 if there is a finding of at least this severity: error or warning.",
-        ),
+        typer.Option(metavar="SEVERITY"),
+        "Exit with 3 if there is a finding of at least this severity: error or warning.",
     ] = "error",
     virtual: Annotated[
-        bool,
-        typer.Option(
-            "--virtual",
-            help="Also check that each file with virtual chunks exists and is unchanged, if a "
-            "container of the repository covers it. Sends one request per file. Storage options "
-            "apply to files in the same kind of storage.",
-        ),
+        Flag,
+        "Also check that each file with virtual chunks exists and is unchanged, if a "
+        "container of the repository covers it. Sends one request per file. Storage options "
+        "apply to files in the same kind of storage.",
     ] = False,
     allow_source: Annotated[
         list[str],
-        typer.Option(
-            "--allow-source",
-            metavar="URL",
-            help="With --virtual, also check files below this URL: on local disk, such as "
-            "file:///data, or not covered by a container. Repeatable.",
-        ),
+        typer.Option(metavar="URL"),
+        "With --virtual, also check files below this URL: on local disk, such as "
+        "file:///data, or not covered by a container. Repeatable.",
     ] = (),  # type: ignore[assignment]
-    decode: Annotated[
-        bool,
-        typer.Option("--decode", help="At level data: decode each chunk as its zarr.json says."),
-    ] = False,
+    decode: Annotated[Flag, "At level data: decode each chunk as its zarr.json says."] = False,
     sample: Annotated[
         str | None,
-        typer.Option(
-            "--sample",
-            metavar="1%|10GB|1/30",
-            help="At level data: read only this share or size, a different part each day; "
-            "1/30 reads everything in 30 days.",
-        ),
+        typer.Option(metavar="1%|10GB|1/30"),
+        "At level data: read only this share or size, a different part each day; "
+        "1/30 reads everything in 30 days.",
     ] = None,
-    baseline: Annotated[
-        str | None,
-        typer.Option("--baseline", metavar="FILE", help="Do not fail on findings in this file."),
-    ] = None,
-    write_baseline: Annotated[
-        str | None,
-        typer.Option("--write-baseline", metavar="FILE", help="Write all findings as a baseline."),
-    ] = None,
+    baseline: Annotated[File, "Do not fail on findings in this file."] = None,
+    write_baseline: Annotated[File, "Write all findings as a baseline."] = None,
     known_missing: Annotated[
-        str | None,
-        typer.Option(
-            "--known-missing",
-            metavar="FILE",
-            help="Write the missing objects to FILE, for `icectl gc --known-missing`.",
-        ),
+        File, "Write the missing objects to FILE, for `icectl gc --known-missing`."
     ] = None,
     missing: Annotated[
-        str | None,
-        typer.Option(
-            "--missing",
-            metavar="FILE",
-            help="Write the paths of missing and damaged files to FILE, one per line, to fetch "
-            "them from a mirror, for example with `rclone copy --files-from FILE`.",
-        ),
+        File,
+        "Write the paths of missing and damaged files to FILE, one per line, to fetch them from a "
+        "mirror, for example with `rclone copy --files-from FILE`.",
     ] = None,
-    junit: Annotated[
-        str | None, typer.Option("--junit", metavar="FILE", help="Write a JUnit report.")
-    ] = None,
-    sarif: Annotated[
-        str | None, typer.Option("--sarif", metavar="FILE", help="Write a SARIF report.")
-    ] = None,
-    github: Annotated[
-        bool,
-        typer.Option("--github", help="Print annotations for GitHub Actions instead of a table."),
-    ] = False,
+    junit: Annotated[File, "Write a JUnit report."] = None,
+    sarif: Annotated[File, "Write a SARIF report."] = None,
+    github: Annotated[Flag, "Print annotations for GitHub Actions instead of a table."] = False,
     max_findings: Annotated[
         int,
-        typer.Option(
-            "--max-findings",
-            metavar="COUNT",
-            min=1,
-            help="List at most this many new and this many known findings; all are counted.",
-        ),
+        typer.Option(metavar="COUNT", min=1),
+        "List at most this many new and this many known findings; all are counted.",
     ] = 1000,
     engine: EngineOption = "auto",
-    spark_master: SparkMasterOption = None,
-    spark_remote: SparkRemoteOption = None,
-    spark_conf: SparkConfOption = (),  # type: ignore[assignment]
+    *,
+    spark: SparkPlace,
 ) -> int | None:
     """Check the repository for damage.
 
@@ -166,17 +114,15 @@ def validate(
     libraries, and use their own credentials.
     """
     from icectl.checks.rules import RULES, Level, Severity, find_rules
-    from icectl.cli.engines import SparkChoice
-    from icectl.cli.sources import SourceOpener
+    from icectl.cli.storages import SourceOpener
     from icectl.ops.validate.baseline import read_baseline
     from icectl.ops.validate.result import limit_findings
     from icectl.ops.validate.run import ValidateOptions
     from icectl.ops.validate.run import validate as run_validation
     from icectl.pipeline.progress import Progress
+    from icectl.render.ci_reports import render_github, render_junit, render_sarif
     from icectl.render.json import render_jsonl
-    from icectl.render.junit import render_junit
-    from icectl.render.sarif import render_sarif
-    from icectl.render.validate import render_github, render_rules, render_validation
+    from icectl.render.validate import render_rules, render_validation
 
     if explain is not None:
         context.emit_list("rules", find_rules(explain), render_rules)
@@ -194,7 +140,7 @@ def validate(
         }
     )
     severity: Severity = "warning" if fail_on == "warning" else "error"
-    engines = SparkChoice(engine, spark_master, spark_remote, spark_conf, name="icectl validate")
+    engines = spark.choose(engine, "validate")
     if virtual and engines.is_asked_for:
         raise UsageError("--virtual cannot be combined with Spark")
 
@@ -222,7 +168,7 @@ def validate(
         allowed_sources=_parse_allowed(allow_source, virtual),
         choose_engine=choose,
     )
-    progress = Progress(lambda label, total, unit: context.progress(label, total, unit=unit))
+    progress = Progress(context.progress)
     with engines:
         result, report = run_validation(context.open_storage(), options, progress)
     result = replace(result, notes=tuple(map(describe_hint, result.notes)))
@@ -241,10 +187,8 @@ def validate(
         _write("--missing", missing, (f"{path}\n" for path in sorted(report.lost_files)))
     if github:
         context.output.write_lines(render_github(result))
-    elif context.options.jsonl:
-        context.emit_list("findings", result.findings, lambda _items: ())
     else:
-        context.emit(result, render_validation, paged=True)
+        context.emit(result, render_validation, lines="findings", paged=True)
     return exit_codes.DONE if result.ok else exit_codes.FINDINGS
 
 
@@ -252,8 +196,7 @@ def _parse_sample(sample: str | None, level: str, decode: bool) -> Sample | None
     if level != "data":
         if sample is not None or decode:
             raise UsageError(
-                "--sample and --decode require --level data",
-                hint="add --level data, or omit them",
+                "--sample and --decode require --level data", hint="add --level data, or omit them"
             )
         return None
     from icectl.ops.validate.data import check_decoding_possible

@@ -6,7 +6,8 @@ do not meet, so that memory follows the largest group and not the array.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import enum
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from icectl.pipeline.reference_changes import ReferenceChanges, Side
 
 THREADS = 8
+REFERENCES_UNASKED = 200_000
+"""References on both sides that are compared although the logs name the chunks."""
+MANIFEST_COST = 2_000
+"""The references that could be compared while one manifest is fetched."""
 REFERENCES_AT_ONCE = 1_000_000
 """References on each side that may be in memory at once, unless one group alone has more."""
 MANIFESTS_REMEMBERED = 2
@@ -37,13 +42,19 @@ class ManifestSource(Protocol):
     def read_manifest(self, manifest_id: ManifestId) -> Manifest: ...
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Group:
     """Manifests of one array that must be compared together."""
 
     pair: ArrayPair
     before: tuple[ManifestRef, ...]
     after: tuple[ManifestRef, ...]
+    written: NDArray[np.uint32] | None = None
+    """The coordinates to compare; None: all."""
+
+    @property
+    def manifests(self) -> set[ManifestId]:
+        return {manifest.object_id for manifest in (*self.before, *self.after)}
 
     def num_chunk_refs(self, diff: NodeDiff) -> int:
         return max(
@@ -60,24 +71,38 @@ class _Cut:
     after: list[ManifestRef] = field(default_factory=list)
 
 
+class Detail(enum.Enum):
+    """How much of a change that the logs record is looked up in manifests."""
+
+    NONE = enum.auto()
+    """Nothing: the logs name the chunks that were written."""
+    CHEAP = enum.auto()
+    """Which chunks are new, overwritten or deleted, unless that takes long to find out."""
+    FULL = enum.auto()
+
+
 def read_chunk_changes(
     repository: ManifestSource,
     diff: NodeDiff,
     *,
-    compare: bool = True,
+    detail: Detail = Detail.FULL,
     deleted_arrays: bool = False,
 ) -> Iterator[ChunkChanges]:
     """The arrays with changed chunks, in the order of their paths, as they are found.
 
-    Without `compare`, logs are taken at their word and no manifest is read for them;
-    `deleted_arrays` counts the chunks of arrays that are gone, too.
+    Arrays that the logs do not cover are always compared. `deleted_arrays` counts the chunks of
+    arrays that are gone, too.
     """
-    groups_of = [
-        _groups(pair)
-        if (deleted_arrays if pair.after is None else compare or pair.written is None)
-        else None
-        for pair in diff.arrays
-    ]
+    groups_of: list[list[_Group] | None] = []
+    for pair in diff.arrays:
+        by_logs = pair.after is not None and pair.written is not None
+        wanted = detail is not Detail.NONE if by_logs else pair.after is not None or deleted_arrays
+        groups_of.append(_groups(pair) if wanted else None)
+    if detail is Detail.CHEAP and not _is_cheap(diff, groups_of):
+        groups_of = [
+            None if pair.written is not None and pair.after is not None else groups
+            for pair, groups in zip(diff.arrays, groups_of, strict=True)
+        ]
     groups = [group for found in groups_of for group in found or ()]
     largest = max((group.num_chunk_refs(diff) for group in groups), default=0)
     workers = max(1, min(THREADS, len(groups), REFERENCES_AT_ONCE // max(largest, 1)))
@@ -94,6 +119,12 @@ def read_chunk_changes(
             yield changes
 
 
+def _is_cheap(diff: NodeDiff, groups_of: Iterable[list[_Group] | None]) -> bool:
+    manifests = {id_ for groups in groups_of for group in groups or () for id_ in group.manifests}
+    sizes = (diff.num_chunk_refs.get(id_, 0) + MANIFEST_COST for id_ in manifests)
+    return sum(sizes) <= REFERENCES_UNASKED
+
+
 def _groups(pair: ArrayPair) -> list[_Group]:
     before, after = _manifests(pair.before), _manifests(pair.after)
     if pair.before is not None and pair.after is not None and pair.before.id == pair.after.id:
@@ -107,15 +138,36 @@ def _groups(pair: ArrayPair) -> list[_Group]:
     axes = range(dimensions.pop()) if len(dimensions) == 1 else ()
     cuts = {axis: _cut(before, after, axis) for axis in axes}
     axis = max(cuts, key=lambda axis: len(cuts[axis]), default=None)
+    written = None if pair.after is None else pair.written
     if axis is None:
-        return [_Group(pair, tuple(before), tuple(after))]
+        return [_Group(pair, tuple(before), tuple(after), written)]
+    if written is None:
+        return [_Group(pair, tuple(cut.before), tuple(cut.after)) for cut in cuts[axis]]
+    slices = _slice(written, axis, cuts[axis])
     return [
-        _Group(pair, tuple(cut.before), tuple(cut.after))
-        for cut in cuts[axis]
-        if pair.after is None
-        or pair.written is None
-        or _any_in(pair.written, axis, cut.start, cut.end)
+        _Group(pair, tuple(cut.before), tuple(cut.after), coordinates)
+        for cut, coordinates in zip(cuts[axis], slices, strict=True)
+        if len(coordinates)
     ]
+
+
+def _slice(
+    written: NDArray[np.uint32], axis: int, cuts: Sequence[_Cut]
+) -> Iterator[NDArray[np.uint32]]:
+    """The coordinates of each cut; each of them is looked at once."""
+    import numpy as np
+
+    if not len(written):
+        return (written for _ in cuts)
+    column = written[:, axis]
+    if axis:  # the rows are sorted by the first axis only
+        order = np.argsort(column, kind="stable")
+        column = column[order]
+    starts = np.searchsorted(column, np.array([cut.start for cut in cuts], np.uint64)).tolist()
+    ends = np.searchsorted(column, np.array([cut.end for cut in cuts], np.uint64)).tolist()
+    if not axis:
+        return (written[start:end] for start, end in zip(starts, ends, strict=True))
+    return (written[np.sort(order[s:e])] for s, e in zip(starts, ends, strict=True))
 
 
 def _manifests(node: NodeSnapshot | None) -> list[ManifestRef]:
@@ -162,8 +214,7 @@ def _comparison(repository: ManifestSource) -> Callable[[_Group], ReferenceChang
     def compare(group: _Group) -> ReferenceChanges:
         before = read_side(group.pair.before, group.before)
         after = read_side(group.pair.after, group.after)
-        only = None if group.pair.after is None else group.pair.written
-        return compare_references(before, after, only)
+        return compare_references(before, after, group.written)
 
     return compare
 
@@ -206,10 +257,3 @@ def _merge(pair: ArrayPair, compared: list[ReferenceChanges] | None) -> ChunkCha
         sum(changes.bytes_removed for changes in compared),
         of_deleted_array=pair.after is None,
     )
-
-
-def _any_in(coordinates: NDArray[np.uint32], axis: int, start: int, end: int) -> bool:
-    if not len(coordinates):
-        return False
-    column = coordinates[:, axis]
-    return bool(((column >= start) & (column < end)).any())

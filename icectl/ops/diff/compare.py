@@ -17,13 +17,8 @@ from icectl.repository.repository import Repository
 
 def diff_nodes(repository: Repository, versions: Versions, *, path: str = "/") -> NodeDiff:
     """What happened to the nodes at `path` and below; `NodeDiff.fallback` says why not by logs."""
-    old_snapshot = repository.read_snapshot(versions.from_id)
-    new_snapshot = (
-        old_snapshot
-        if versions.from_id == versions.to_id
-        else repository.read_snapshot(versions.to_id)
-    )
-    before, after = NodeTable.of(old_snapshot), NodeTable.of(new_snapshot)
+    tables = repository.read_node_tables({versions.from_id, versions.to_id})
+    before, after = tables[versions.from_id], tables[versions.to_id]
     within = _path_filter(path, before, after)
     fallback = None
     diff = None
@@ -32,10 +27,9 @@ def diff_nodes(repository: Repository, versions: Versions, *, path: str = "/") -
             diff = diff_from_logs(repository, versions.log_ids, before, after, within)
         except LogsInsufficientError as error:
             fallback = str(error)
-    files = (*old_snapshot.all_manifest_files, *new_snapshot.all_manifest_files)
     return replace(
         diff or diff_by_content(before, after, within),
-        num_chunk_refs={file.id: file.num_chunk_refs for file in files},
+        num_chunk_refs={**before.num_chunk_refs, **after.num_chunk_refs},
         fallback=fallback,
     )
 

@@ -18,7 +18,6 @@ from icectl.ops.diff.metadata import compare_metadata
 from icectl.ops.diff.nodes import PathFilter, moves_between, sorted_pairs, sorted_paths
 from icectl.ops.diff.result import ArrayPair, MetadataChange, NodeDiff
 from icectl.pipeline.coordinates import CoordinateSet
-from icectl.pipeline.read_ahead import read_ahead
 from icectl.repository.repository import Repository
 
 
@@ -51,7 +50,7 @@ class LogChanges:
 def read_log_changes(repository: Repository, log_ids: Sequence[SnapshotId]) -> LogChanges:
     changes = LogChanges()
     try:
-        for _, log in read_ahead(repository.read_transaction_log, log_ids):
+        for log in repository.read_transaction_logs(log_ids):
             changes.add(log)
     except ObjectNotFoundError as error:
         raise LogsInsufficientError(f"the transaction log {error.path} is missing") from None
@@ -73,14 +72,14 @@ def diff_from_logs(
     _check_account(changes, before, after)
 
     def path_of(node_id: NodeId) -> str | None:
-        node = after.by_id.get(node_id) or before.by_id.get(node_id)
-        return node.path if node is not None and within(node.path) else None
+        path = after.paths.get(node_id) or before.paths.get(node_id)
+        return path if path is not None and within(path) else None
 
     def paths_of(node_ids: Iterable[NodeId]) -> tuple[str, ...]:
         return sorted_paths(path for path in map(path_of, node_ids) if path is not None)
 
-    new = after.by_id.keys() - before.by_id.keys()
-    deleted = before.by_id.keys() - after.by_id.keys()
+    new = after.ids - before.ids
+    deleted = before.ids - after.ids
     return NodeDiff(
         from_id=before.snapshot_id,
         to_id=after.snapshot_id,
@@ -103,25 +102,23 @@ def _check_account(changes: LogChanges, before: NodeTable, after: NodeTable) -> 
         (after, before, changes.created),
         (before, after, changes.deleted),
     ):
-        untold = there.by_id.keys() - other.by_id.keys() - told
+        untold = there.ids - other.ids - told
         if untold:
-            path = min(there.by_id[node_id].path for node_id in untold)
+            path = min(there.paths[node_id] for node_id in untold)
             word = "creation" if there is after else "deletion"
             raise LogsInsufficientError(f"no transaction log tells the {word} of {path}")
     known = changes.updated_groups | changes.updated_arrays | changes.created
-    for node_id, node in after.by_id.items():
-        old = before.by_id.get(node_id)
-        if old is not None and old.user_data != node.user_data and node_id not in known:
+    for node_id, document in after.documents.items():
+        if before.documents.get(node_id, document) != document and node_id not in known:
             raise LogsInsufficientError(
-                f"no transaction log tells the change of the metadata of {node.path}"
+                f"no transaction log tells the change of the metadata of {after.paths[node_id]}"
             )
 
 
 def _metadata_changes(
     changes: LogChanges, before: NodeTable, after: NodeTable, within: PathFilter
 ) -> tuple[MetadataChange, ...]:
-    both = before.by_id.keys() & after.by_id.keys()
-    updated = (changes.updated_groups | changes.updated_arrays) & both
+    updated = (changes.updated_groups | changes.updated_arrays) & before.ids & after.ids
     nodes = (after.by_id[node_id] for node_id in updated)
     chosen = {node.path: node for node in nodes if within(node.path)}
     return tuple(
@@ -143,7 +140,7 @@ def _arrays(
             continue
         pairs.append(ArrayPair(node.path, old, new, coordinates.rows()))
         told.add(node_id)
-    for node_id in before.arrays - after.by_id.keys() - told:
+    for node_id in before.arrays - after.ids - told:
         old = before.by_id[node_id]
         if within(old.path):
             pairs.append(ArrayPair(old.path, old, None))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from icectl.model.node_table import NodeTable
-from icectl.model.snapshot import NodeSnapshot, path_sort_key
+from icectl.model.snapshot import path_sort_key
 from icectl.ops.diff.result import ArrayPair, Move
 
 PathFilter = Callable[[str], bool]
@@ -23,19 +23,15 @@ def sorted_pairs(pairs: Iterable[ArrayPair]) -> tuple[ArrayPair, ...]:
 def moves_between(before: NodeTable, after: NodeTable, within: PathFilter) -> tuple[Move, ...]:
     """Every node that is in both versions at different paths."""
     moves = [
-        Move(old.path, new.path, _followed_parent(old, new, before, after))
-        for node_id, new in after.by_id.items()
-        if (old := before.by_id.get(node_id)) is not None
-        and old.path != new.path
-        and (within(old.path) or within(new.path))
+        Move(old, new, _followed_parent(old, new, before, after))
+        for node_id, new in after.paths.items()
+        if (old := before.paths.get(node_id, new)) != new and (within(old) or within(new))
     ]
     return tuple(sorted(moves, key=lambda move: path_sort_key(move.to)))
 
 
-def _followed_parent(
-    old: NodeSnapshot, new: NodeSnapshot, before: NodeTable, after: NodeTable
-) -> bool:
-    old_parent, _, old_name = old.path.rpartition("/")
-    new_parent, _, new_name = new.path.rpartition("/")
+def _followed_parent(old: str, new: str, before: NodeTable, after: NodeTable) -> bool:
+    old_parent, _, old_name = old.rpartition("/")
+    new_parent, _, new_name = new.rpartition("/")
     was, is_now = before.by_path.get(old_parent or "/"), after.by_path.get(new_parent or "/")
     return old_name == new_name and was is not None and is_now is not None and was.id == is_now.id

@@ -18,7 +18,7 @@ from icectl.checks.listing import missing
 from icectl.checks.problem import error_of, raise_first
 from icectl.checks.snapshot import check_snapshot_id
 from icectl.errors import FormatError, ObjectNotFoundError, RefusedError, Remedy, StorageError
-from icectl.format.snapshot import decode_snapshot
+from icectl.format.snapshot import decode_in_either_form
 from icectl.model.ids import SnapshotId
 from icectl.ops.expire.policy import Policy, apply_rules, matches
 from icectl.repository.edits import DEFAULT_BRANCH
@@ -94,7 +94,7 @@ def _check_tips(repository: Repository, history: State, plan: ExpirationPlan) ->
             if isinstance(data, StorageError):
                 raise data
             tip = SnapshotId.parse(path.rpartition("/")[2])
-            raise_first(check_snapshot_id(decode_snapshot(data), tip))
+            raise_first(check_snapshot_id(decode_in_either_form(data), tip))
         except FormatError as error:
             owner = names[path][0]
             raise FormatError(

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import takewhile
 
 from icectl.errors import FormatError, StorageError
+from icectl.format.manifest import NativeRefs, decode_native_refs
 from icectl.model.ids import ManifestId, SnapshotId
-from icectl.model.manifest import RefKind
+from icectl.model.node_columns import byte_rows
 from icectl.model.snapshot import ManifestFileInfo
 from icectl.ops.expire.plan import Expiration
 from icectl.repository.edits import DEFAULT_BRANCH
@@ -133,12 +134,13 @@ def estimate_freed(repository: Repository, expiration: Expiration) -> Freed | No
 
 
 def _manifests(
-    repository: Repository, snapshots: Iterable[SnapshotId]
+    repository: Repository, snapshots: Collection[SnapshotId]
 ) -> dict[ManifestId, ManifestFileInfo]:
+    seen: set[bytes] = set()
     return {
         info.id: info
-        for snapshot_id in snapshots
-        for info in repository.read_snapshot(snapshot_id).all_manifest_files
+        for columns in repository.read_snapshot_columns(snapshots)
+        for info in columns.manifest_files.new_infos(seen)
     }
 
 
@@ -147,15 +149,21 @@ def _chunks_only_in(
 ) -> tuple[int, int]:
     """Chunks that only the first manifests refer to, and their size by the references."""
     sizes: dict[bytes, int] = {}
-    for manifest_id in gone:
-        for array in repository.read_manifest(manifest_id).arrays:
-            native = array.refs.kind == RefKind.NATIVE
-            ends = (array.refs.offset + array.refs.length)[native].tolist()
-            for row, end in zip(array.refs.chunk_id[native], ends, strict=True):
-                sizes[row.tobytes()] = max(end, sizes.get(row.tobytes(), 0))
-    for manifest_id in kept:
-        for array in repository.read_manifest(manifest_id).arrays:
-            native = array.refs.kind == RefKind.NATIVE
-            for row in array.refs.chunk_id[native]:
-                sizes.pop(row.tobytes(), None)
+    for refs in _read_native_refs(repository, gone):
+        assert refs.end is not None
+        for chunk_id, end in zip(byte_rows(refs.chunk_id), refs.end.tolist(), strict=True):
+            sizes[chunk_id] = max(end, sizes.get(chunk_id, 0))
+    if sizes:
+        for refs in _read_native_refs(repository, kept):
+            for chunk_id in byte_rows(refs.chunk_id):
+                sizes.pop(chunk_id, None)
     return len(sizes), sum(sizes.values())
+
+
+def _read_native_refs(
+    repository: Repository, manifests: Iterable[ManifestId]
+) -> Iterator[NativeRefs]:
+    for _, data in repository.storage.read_many(map(repository.layout.manifest, manifests)):
+        if isinstance(data, StorageError):
+            raise data
+        yield decode_native_refs(data)

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from icectl.checks.manifest import ManifestClaim
 from icectl.errors import ConflictError, IcectlError
 from icectl.model.ids import ManifestId, SnapshotId
+from icectl.model.node_columns import SnapshotColumns
 from icectl.model.repo import GCRanUpdate, RepoInfo
-from icectl.model.snapshot import Snapshot
 from icectl.ops.gc.backups import BackupPlan, truncated
 from icectl.ops.gc.plan import GcPlan, snapshot_ids
 from icectl.ops.gc.reachability import read_snapshots
@@ -170,7 +170,7 @@ def _protect_v1(plan: GcPlan, progress: Progress) -> GcPlan:
     repository = open_repository(plan.repository.storage)
     garbage = snapshot_ids(plan.garbage[ObjectKind.SNAPSHOT])
 
-    def read(ids: Set[SnapshotId]) -> Iterator[Snapshot]:
+    def read(ids: Set[SnapshotId]) -> Iterator[SnapshotColumns]:
         if ids & garbage:
             raise VoidPlanError(f"a ref now leads to the snapshot {min(ids & garbage)}")
         return read_snapshots(repository.storage, ids, progress)

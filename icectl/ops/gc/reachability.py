@@ -26,8 +26,8 @@ from icectl.checks.transaction_log import check_log_id
 from icectl.errors import FormatError, ObjectNotFoundError, Remedy, StorageError, UnsupportedError
 from icectl.format.transaction_log import decode_transaction_log, decode_transaction_log_id
 from icectl.model.ids import ManifestId, SnapshotId
+from icectl.model.node_columns import SnapshotColumns
 from icectl.model.repo import RepoInfo
-from icectl.model.snapshot import Snapshot
 from icectl.pipeline.id_columns import IdSet, id_set
 from icectl.pipeline.listings import Listing, read_candidates
 from icectl.pipeline.objects import Garbage, ObjectKind
@@ -84,8 +84,9 @@ def _find_kept_v2(
     # Unreachable ones stay if they are young, and if the listing does not have them yet.
     kept = frozenset(id_ for id_ in state.snapshots if id_ in state.reachable or id_ not in old)
     claims: dict[ManifestId, ManifestClaim] = {}
+    seen: set[bytes] = set()
     for snapshot in read_snapshots(storage, kept, progress):
-        merge_claims(claims, snapshot.all_manifest_files, snapshot.id)
+        merge_claims(claims, snapshot.manifest_files.new_infos(seen), snapshot.id)
     dropped = frozenset(state.snapshots.keys() - kept)
     logs = set(kept)
     # A kept child of a dropped snapshot needs the log of its parent from now on.
@@ -107,12 +108,13 @@ def _find_kept_v1(
     repository: Repository, listing: Listing, cutoff: int, progress: Progress
 ) -> KeptSnapshots:
     claims: dict[ManifestId, ManifestClaim] = {}
+    seen: set[bytes] = set()
     parents: dict[SnapshotId, SnapshotId | None] = {}
     tips = {*repository.branches().values(), *repository.tags().values()}
     for snapshot in read_ancestors(
         tips, lambda ids: read_snapshots(repository.storage, ids, progress)
     ):
-        merge_claims(claims, snapshot.all_manifest_files, snapshot.id)
+        merge_claims(claims, snapshot.manifest_files.new_infos(seen), snapshot.id)
         check_root_v1(snapshot)
         parents[snapshot.id] = snapshot.parent_id
     raise_first(check_ancestry_v1(parents))  # everything older than a cycle would be garbage
@@ -131,7 +133,7 @@ def _find_kept_v1(
 
 def read_snapshots(
     storage: Storage, ids: Iterable[SnapshotId], progress: Progress
-) -> Iterator[Snapshot]:
+) -> Iterator[SnapshotColumns]:
     """The snapshots in no particular order; `FormatError` if one is missing or damaged."""
     paths = {ObjectKind.SNAPSHOT.path(id_): id_ for id_ in ids}
     with progress.phase("reading snapshots", len(paths)) as counter:

@@ -47,7 +47,7 @@ from icectl.storage.contract import Storage
 if TYPE_CHECKING:
     from icectl.pipeline.coordinates import Coordinates
 
-MESSAGE = "Drop references to lost chunks (icectl repair)"
+MESSAGE = "Drop references to lost chunks"
 DROP = "drop_lost_references"
 RELEASE = "release_versions"
 COORDINATES_LISTED = 1000

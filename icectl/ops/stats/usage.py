@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from array import array
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import compress
 from math import prod
+from typing import TYPE_CHECKING, NamedTuple
 
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.repo import SnapshotInfo
-from icectl.model.snapshot import ArrayNodeData, path_sort_key
+from icectl.model.snapshot import ArrayNodeData, ManifestFileInfo, Snapshot, path_sort_key
 from icectl.pipeline.progress import Progress
 from icectl.pipeline.read_ahead import read_ahead
 from icectl.repository.repository import Repository
+
+if TYPE_CHECKING:
+    from icectl.model.node_columns import NodeColumns, SnapshotColumns
+
+SNAPSHOTS_AHEAD = 64
 
 
 @dataclass(slots=True)
@@ -38,7 +46,7 @@ class Usage:
     snapshots: list[SnapshotInfo]
     """In the order of time."""
     manifests: dict[ManifestId, ManifestUse]
-    manifests_of: list[list[int]]
+    manifests_of: list[array[int]]
     """By snapshot, the numbers of its manifests."""
     paths: dict[NodeId, str]
     """Of each array, in the newest version that has it."""
@@ -71,32 +79,99 @@ def read_usage(
     """Every chosen snapshot read once; `masks` says which refs lead to each."""
     order = sorted(chosen, key=lambda info: (info.flushed_at, info.id))
     usage = Usage(order, {}, [], {}, refs)
+    facts = _Facts()
     with progress.phase("reading snapshots", len(order)) as counter:
-        snapshots = read_ahead(lambda info: repository.read_snapshot(info.id), order)
-        for place, (info, snapshot) in enumerate(snapshots):
-            numbers = []
-            for file in snapshot.all_manifest_files:
-                use = usage.manifests.get(file.id)
-                if use is None:
-                    use = ManifestUse(
+        for place, snapshot in enumerate(_read_in_order(repository, [info.id for info in order])):
+            ids, files, paths, regions = facts.of(snapshot)
+            for file in files:
+                if file.id not in usage.manifests:
+                    usage.manifests[file.id] = ManifestUse(
                         len(usage.manifests), file.size_bytes, file.num_chunk_refs, place, place
                     )
-                    usage.manifests[file.id] = use
+            uses = [usage.manifests[id_] for id_ in ids]
+            mask = masks.get(snapshot.id, 0)
+            for use in uses:
                 use.last = place
-                use.mask |= masks.get(info.id, 0)
-                numbers.append(use.number)
-            usage.manifests_of.append(numbers)
-            for node in snapshot.nodes:
-                if not isinstance(node.node_data, ArrayNodeData):
-                    continue
-                usage.paths[node.id] = node.path
-                for ref in node.node_data.manifests:
-                    region = prod(extent.to - extent.from_ for extent in ref.extents)
-                    use = usage.manifests.get(ref.object_id)
-                    if use is not None:
-                        use.regions.add((node.id, region))
+                use.mask |= mask
+            usage.manifests_of.append(array("I", [use.number for use in uses]))
+            usage.paths.update(paths)
+            for node_id, manifest_id, region in regions:
+                if manifest_id in usage.manifests:
+                    usage.manifests[manifest_id].regions.add((node_id, region))
             counter.advance()
     return usage
+
+
+def _read_in_order(
+    repository: Repository, ids: Sequence[SnapshotId]
+) -> Iterator[Snapshot | SnapshotColumns]:
+    if not repository.is_writable:
+        yield from (snapshot for _, snapshot in read_ahead(repository.read_snapshot, ids))
+        return
+    # Threads read; this one decodes, since decoding holds the interpreter's lock.
+    files = read_ahead(
+        lambda id_: repository.storage.read(repository.layout.snapshot(id_)),
+        ids,
+        ahead=SNAPSHOTS_AHEAD,
+    )
+    for id_, data in files:
+        yield repository.decode_snapshot(id_, data)
+
+
+class _Facts:
+    """What statistics need of each snapshot; nothing twice that neighbours have in common."""
+
+    def __init__(self) -> None:
+        self._claims: set[bytes] = set()
+        self._references: set[bytes] = set()
+        self._last: NodeColumns | None = None
+
+    def of(self, snapshot: Snapshot | SnapshotColumns) -> _SnapshotFacts:
+        if isinstance(snapshot, Snapshot):
+            return self._of_objects(snapshot)
+        return self._of_columns(snapshot)
+
+    def _of_objects(self, snapshot: Snapshot) -> _SnapshotFacts:
+        self._last = None
+        arrays = [
+            (node, node.node_data)
+            for node in snapshot.nodes
+            if isinstance(node.node_data, ArrayNodeData)
+        ]
+        return _SnapshotFacts(
+            [file.id for file in snapshot.all_manifest_files],
+            snapshot.all_manifest_files,
+            [(node.id, node.path) for node, _ in arrays],
+            [
+                (node.id, ref.object_id, prod(extent.to - extent.from_ for extent in ref.extents))
+                for node, data in arrays
+                for ref in data.manifests
+            ],
+        )
+
+    def _of_columns(self, snapshot: SnapshotColumns) -> _SnapshotFacts:
+        nodes, files = snapshot.nodes, snapshot.manifest_files
+        last, self._last = self._last, nodes
+        paths: Iterable[tuple[NodeId, str]] = ()
+        if last is None or not nodes.has_names_of(last):
+            pairs = zip(nodes.ids(), nodes.paths(), strict=True)
+            paths = compress(pairs, nodes.is_array().tolist())
+        return _SnapshotFacts(
+            files.ids(),
+            files.new_infos(self._claims),
+            paths,
+            nodes.new_references(self._references),
+        )
+
+
+class _SnapshotFacts(NamedTuple):
+    manifests: Sequence[ManifestId]
+    claims: Iterable[ManifestFileInfo]
+    """Of all manifests, or of those that no earlier snapshot has."""
+    paths: Iterable[tuple[NodeId, str]]
+    """Of all arrays; empty if they are those of the snapshot before."""
+    regions: Iterable[tuple[NodeId, ManifestId, int]]
+    """Each array's number of chunks in a manifest, as in `claims`."""
 
 
 def ref_masks(repository: Repository) -> tuple[dict[SnapshotId, int], list[tuple[str, str]]]:

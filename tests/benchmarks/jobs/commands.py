@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.benchmarks.harness import Command, Comparison, Scale, dataset, icectl, job, python
 
 LIST_COMMITS = """
@@ -12,6 +14,16 @@ for info in repo.ancestry(branch="main"):
 """
 
 
+def completing(repository: Path) -> Command:
+    variables = {
+        "_ICECTL_COMPLETE": "complete_bash",
+        "COMP_WORDS": f"icectl log -r {repository} ma",
+        "COMP_CWORD": "4",
+    }
+    settings = (f"{name}={value}" for name, value in variables.items())
+    return Command(("env", *settings, *icectl().arguments))
+
+
 @job("icectl --help", target=0.5)
 def show_help(scale: Scale) -> Comparison:
     return Comparison(python("import icechunk"), icectl("--help"), "import icechunk")
@@ -20,14 +32,7 @@ def show_help(scale: Scale) -> Comparison:
 @job("completion of a ref", target=0.5)
 def complete_ref(scale: Scale) -> Comparison:
     repository = dataset("linear_history", 10)
-    variables = {
-        "_ICECTL_COMPLETE": "complete_bash",
-        "COMP_WORDS": f"icectl log -r {repository} ma",
-        "COMP_CWORD": "4",
-    }
-    settings = (f"{name}={value}" for name, value in variables.items())
-    ours = Command(("env", *settings, *icectl().arguments))
-    return Comparison(python("import icechunk"), ours, "import icechunk")
+    return Comparison(python("import icechunk"), completing(repository), "import icechunk")
 
 
 @job("log of 10 commits, start-up included", target=0.6)

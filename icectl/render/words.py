@@ -1,19 +1,32 @@
-"""Format times. Inside icectl a time is an integer: microseconds since 1970-01-01 UTC."""
+"""Format sizes, counts and times.
+
+Inside icectl a time is an integer: microseconds since 1970-01-01 UTC.
+"""
 
 from __future__ import annotations
 
 from datetime import datetime, timedelta
 
+_SIZES = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _EPOCH = datetime(1970, 1, 1)
-_UNITS = (
-    ("year", 365 * 86400),
-    ("month", 30 * 86400),
-    ("week", 7 * 86400),
-    ("day", 86400),
-    ("hour", 3600),
-    ("minute", 60),
-    ("second", 1),
-)
+
+
+def format_size(count: int) -> str:
+    """Return text such as `512 B`, `1.5 KiB` or `20.0 GiB`."""
+    if abs(count) < 1024:
+        return f"{count} B"
+    size = float(count)
+    power = 0
+    # 1023.95 would be printed as 1024.0, which is 1.0 of the next unit.
+    while abs(size) >= 1023.95 and power < len(_SIZES):
+        size /= 1024
+        power += 1
+    return f"{size:.1f} {_SIZES[power - 1]}"
+
+
+def format_count(count: int, singular: str, plural: str | None = None) -> str:
+    """Return text such as `1 snapshot` or `2,000 snapshots`."""
+    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
 
 
 def format_time(microseconds: int) -> str:
@@ -34,14 +47,6 @@ def format_time_short(microseconds: int) -> str:
     return f"{text[:10]} {text[11:19]}Z" if text.endswith("Z") else text
 
 
-def format_age(microseconds: int, now: int) -> str:
-    """Return text with one unit, such as `3 days ago`."""
-    seconds = (now - microseconds) // 1_000_000
-    if seconds < 0:
-        return f"in {_count(-seconds)}"
-    return f"{_count(seconds)} ago" if seconds else "just now"
-
-
 def format_duration(seconds: float) -> str:
     """Return text such as `1h05m`, `3m12s` or `4.2s`, for progress and reports."""
     if seconds < 60:
@@ -49,9 +54,3 @@ def format_duration(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}h{minutes:02d}m" if hours else f"{minutes}m{rest:02d}s"
-
-
-def _count(seconds: int) -> str:
-    name, size = next(unit for unit in _UNITS if seconds >= unit[1])
-    count = seconds // size
-    return f"{count} {name}{'' if count == 1 else 's'}"

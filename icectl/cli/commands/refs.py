@@ -1,23 +1,30 @@
-"""`icectl branch`: list, create, move and delete branches."""
+"""`icectl branch` and `icectl tag`: list, create, move and delete refs."""
 
 from __future__ import annotations
 
 from typing import Annotated
-
-import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import (
     BranchArgument,
     DefaultRefArgument,
     ExpectOption,
+    Flag,
     NewNameArgument,
     RefArgument,
+    TagArgument,
+    YesOption,
     command,
 )
 from icectl.errors import UsageError
 from icectl.ops import refs
-from icectl.render.refs import render_branch_change, render_branches
+from icectl.render.refs import (
+    render_branch_change,
+    render_branches,
+    render_tag_created,
+    render_tag_deleted,
+    render_tags,
+)
 from icectl.repository.resolve import DEFAULT_REF
 
 EXAMPLES = {
@@ -38,6 +45,12 @@ EXAMPLES = {
         ("icectl branch reset main main~1", "undo the newest commit of main"),
         ("icectl branch reset main 9XJF5WGW --expect 4KGM3P2Q", "only if it has not moved"),
     ),
+    "tag list": (("icectl tag list", "every tag, and the names of deleted ones"),),
+    "tag create": (
+        ("icectl tag create v1.0", "tag the tip of main"),
+        ("icectl tag create v0.9 main~3", "tag an older commit"),
+    ),
+    "tag delete": (("icectl tag delete v1.0", "the name can never be used again"),),
 }
 
 
@@ -48,22 +61,16 @@ def list_branches(context: CommandContext) -> None:
     Shows the newest commit of each.
     """
     listing = refs.list_branches(context.open_repository())
-    if context.options.jsonl:
-        context.emit_list("branches", listing.branches, lambda _branches: ())
-    else:
-        context.emit(listing, render_branches, paged=True)
+    context.emit(listing, render_branches, lines="branches", paged=True)
 
 
 @command()
-def create(
+def create_branch(
     context: CommandContext,
     name: NewNameArgument,
-    ref: DefaultRefArgument = None,
+    ref: DefaultRefArgument = DEFAULT_REF,
     adopt: Annotated[
-        bool,
-        typer.Option(
-            "--adopt", help="REF is the id of a snapshot file that the repository does not list."
-        ),
+        Flag, "REF is the id of a snapshot file that the repository does not list."
     ] = False,
 ) -> None:
     """Create a branch.
@@ -75,11 +82,10 @@ def create(
     manifests and chunks are checked first. Its parent is the one in a backup of the repo file,
     else the snapshot that its transaction log continues, else the first snapshot.
     """
-    at = DEFAULT_REF if ref is None else ref
     if adopt:
-        context.emit(_adopt(context, name, at), render_branch_change)
+        context.emit(_adopt(context, name, ref), render_branch_change)
         return
-    context.emit(refs.create_branch(context.open_repository(), name, at), render_branch_change)
+    context.emit(refs.create_branch(context.open_repository(), name, ref), render_branch_change)
 
 
 def _adopt(context: CommandContext, name: str, ref: str) -> refs.BranchChange:
@@ -94,12 +100,14 @@ def _adopt(context: CommandContext, name: str, ref: str) -> refs.BranchChange:
             f"--adopt needs the full id of a snapshot, but {ref!r} is not one",
             hint="its id is the name of a file in snapshots/",
         ) from None
-    progress = Progress(lambda label, total, unit: context.progress(label, total, unit=unit))
+    progress = Progress(context.progress)
     return adopt_snapshot(context.open_repository(), name, snapshot_id, progress)
 
 
 @command()
-def delete(context: CommandContext, branch: BranchArgument, expect: ExpectOption = None) -> None:
+def delete_branch(
+    context: CommandContext, branch: BranchArgument, expect: ExpectOption = None
+) -> None:
     """Delete a branch.
 
     The branch main cannot be deleted.
@@ -115,11 +123,8 @@ def delete(context: CommandContext, branch: BranchArgument, expect: ExpectOption
 
 
 @command()
-def reset(
-    context: CommandContext,
-    branch: BranchArgument,
-    ref: RefArgument,
-    expect: ExpectOption = None,
+def reset_branch(
+    context: CommandContext, branch: BranchArgument, ref: RefArgument, expect: ExpectOption = None
 ) -> None:
     """Move a branch to another commit.
 
@@ -132,3 +137,43 @@ def reset(
     if change.previous_snapshot_id != change.snapshot_id:
         undo = context.command_line("branch reset", branch, str(change.previous_snapshot_id))
         context.note(f"to undo: {undo}")
+
+
+@command(jsonl=True)
+def list_tags(context: CommandContext) -> None:
+    """List the tags.
+
+    Shows the commit of each, and the names of deleted tags.
+    """
+    listing = refs.list_tags(context.open_repository())
+    context.emit(listing, render_tags, lines="tags", paged=True)
+
+
+@command()
+def create_tag(
+    context: CommandContext, name: NewNameArgument, ref: DefaultRefArgument = DEFAULT_REF
+) -> None:
+    """Create a tag.
+
+    The tag points to REF, by default to the tip of main, and never moves.
+    """
+    context.emit(refs.create_tag(context.open_repository(), name, ref), render_tag_created)
+
+
+@command()
+def delete_tag(context: CommandContext, tag: TagArgument, yes: YesOption = False) -> None:
+    """Delete a tag permanently.
+
+    Asks for confirmation on a terminal; scripts need no --yes. The output shows the snapshot of
+    the tag, which is not deleted. The specification forbids reusing the name of a deleted tag;
+    use another name to tag the same snapshot.
+    """
+    repository = context.open_repository()
+    if tag in repository.tags():
+        where = f"tag {tag} of {repository.storage.location} at {repository.tags()[tag]}"
+        question = f"Delete the {where}? Its name can never be used again."
+        context.confirm(question, yes=yes or not context.is_interactive)
+    change = refs.delete_tag(repository, tag)
+    context.emit(change, render_tag_deleted)
+    again = context.command_line("tag create", "NAME", str(change.snapshot_id))
+    context.note(f"the name cannot be used again; to tag the same snapshot: {again}")

@@ -1,0 +1,207 @@
+"""`icectl status`, `config`, `metadata` and `flags`: the settings stored in a repository."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import Flag, command
+from icectl.cli.values import check_text, parse_value
+from icectl.errors import UsageError
+from icectl.model.redaction import redact_locations
+from icectl.model.repo import Availability
+from icectl.ops import settings
+from icectl.render.settings import render_flags, render_mapping, render_named_value, render_status
+from icectl.repository.config import read_config
+
+EXAMPLES = {
+    "status show": (("icectl status", "online, read-only or offline, since when and why"),),
+    "status set": (
+        ('icectl status set read-only --reason "migration"', "refuse all writers"),
+        ("icectl status set online", "accept changes again"),
+    ),
+    "config get": (
+        ("icectl config get", "all values that differ from the default"),
+        ("icectl config get inline_chunk_threshold_bytes", "one value"),
+    ),
+    "config set": (
+        ("icectl config set inline_chunk_threshold_bytes 1024", "for every client"),
+        ("icectl config set compression.level null", "restore the default"),
+    ),
+    "metadata get": (
+        ("icectl metadata get", "all values"),
+        ("icectl metadata get owner", "one value"),
+    ),
+    "metadata set": (
+        ("icectl metadata set owner ocean-team", "plain text"),
+        ("icectl metadata set contacts '[\"a@example.org\"]'", "any JSON"),
+    ),
+    "metadata unset": (("icectl metadata unset owner contacts", "remove two values"),),
+    "flags list": (("icectl flags list", "all flags and their values"),),
+    "flags set": (
+        ("icectl flags set delete_tag off", "forbid all clients to delete tags"),
+        ("icectl flags set delete_tag default", "remove the setting"),
+    ),
+}
+KEY_HELP = "A dotted key, such as compression.level."
+
+
+@command()
+def show_status(context: CommandContext) -> None:
+    """Show whether the repository accepts changes.
+
+    Shows online, read-only or offline, the time of the last change, and the reason.
+
+    A repository of spec version 1 has no status and is always online.
+    """
+    context.emit(settings.read_status(context.open_repository()), render_status)
+
+
+@command()
+def set_status(
+    context: CommandContext,
+    availability: Annotated[
+        Literal["online", "read-only", "offline", "read_only"],
+        typer.Argument(metavar="AVAILABILITY"),
+        "online, read-only or offline.",
+    ],
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT"), "The reason, which clients show to users."
+    ] = None,
+    accept_older_repo: Annotated[
+        Flag,
+        "Continue with a repo file that is older than its own backups. gc keeps the "
+        "snapshots that only newer backups list.",
+    ] = False,
+) -> None:
+    """Set the repository online, read-only or offline.
+
+    If the repository is read-only, icectl and the official clients refuse every change except
+    this one. Clients that have it open notice this with their next change. Only icectl supports
+    offline: official clients treat it as online and continue to write, and their next change
+    resets the status to online. Use read-only to stop them.
+    """
+    if reason is not None:
+        check_text(reason)
+    wanted = Availability[availability.replace("-", "_").upper()]
+    report = settings.set_status(
+        context.open_repository(), wanted, reason, accept_older_repo=accept_older_repo
+    )
+    if wanted is Availability.OFFLINE:
+        context.warn(
+            "official clients ignore offline and continue to write; use read-only to stop them"
+        )
+    context.emit(report, render_status)
+
+
+@command()
+def get_config(
+    context: CommandContext,
+    key: Annotated[str | None, typer.Argument(metavar="CONFIG_KEY"), KEY_HELP] = None,
+) -> None:
+    """Show the stored configuration.
+
+    With KEY, show one value.
+
+    If a value is missing or null, clients use their default.
+    """
+    repository = context.open_repository()
+    if key is not None:
+        value = redact_locations(settings.read_config_value(repository, key).value)
+        context.emit(settings.NamedValue(key, value), render_named_value)
+    else:
+        config = redact_locations(read_config(repository))
+        context.emit({"config": config}, lambda document: render_mapping(document["config"]))
+
+
+@command()
+def set_config(
+    context: CommandContext,
+    key: Annotated[str, typer.Argument(metavar="CONFIG_KEY"), KEY_HELP],
+    value: Annotated[
+        str, typer.Argument(metavar="VALUE"), "JSON, or plain text; null restores the default."
+    ],
+) -> None:
+    """Set a value of the stored configuration.
+
+    Every client reads the configuration when it opens the repository, and fails if a value has
+    the wrong type. Therefore only known keys and values that clients accept can be set.
+    """
+    result = settings.set_config_value(context.open_repository(), key, parse_value(value))
+    context.emit(result, lambda result: [f"{result.key} set"])
+
+
+@command()
+def get_metadata(
+    context: CommandContext,
+    key: Annotated[str | None, typer.Argument(metavar="KEY"), "The name of one value."] = None,
+) -> None:
+    """Show the metadata of the repository.
+
+    With KEY, show one value.
+
+    The metadata of a commit is different; `icectl show` shows it.
+    """
+    repository = context.open_repository()
+    if key is not None:
+        context.emit(settings.read_metadata_value(repository, key), render_named_value)
+        return
+    metadata = settings.read_metadata(repository)
+    if not metadata and context.wants_text:
+        context.note("the repository has no metadata")
+    context.emit({"metadata": metadata}, lambda document: render_mapping(document["metadata"]))
+
+
+@command()
+def set_metadata(
+    context: CommandContext,
+    key: Annotated[str, typer.Argument(metavar="KEY"), "The name of the value."],
+    value: Annotated[str, typer.Argument(metavar="VALUE"), "JSON or plain text."],
+) -> None:
+    """Add or replace a metadata value."""
+    if not key:
+        raise UsageError("the name of the value is empty", hint="icectl metadata set KEY VALUE")
+    values = {check_text(key): parse_value(value)}
+    metadata = settings.set_metadata(context.open_repository(), values)
+    context.emit({"metadata": metadata}, lambda _document: ["metadata set"])
+
+
+@command()
+def unset_metadata(
+    context: CommandContext,
+    keys: Annotated[list[str], typer.Argument(metavar="KEY"), "The names of the values."],
+) -> None:
+    """Remove metadata values."""
+    settings.unset_metadata(context.open_repository(), keys)
+    context.emit({"unset": keys}, lambda _document: ["metadata removed"])
+
+
+@command(jsonl=True)
+def list_flags(context: CommandContext) -> None:
+    """List the feature flags.
+
+    A flag allows or forbids an operation in this repository.
+    """
+    flags = settings.list_flags(context.open_repository())
+    context.emit_list("flags", flags, render_flags, paged=False)
+
+
+@command()
+def set_flag(
+    context: CommandContext,
+    flag: Annotated[
+        str, typer.Argument(metavar="FLAG"), "move_node, create_tag, delete_tag, or its number."
+    ],
+    value: Annotated[
+        Literal["on", "off", "default"], typer.Argument(metavar="VALUE"), "on, off, or default."
+    ],
+) -> None:
+    """Turn a feature flag on or off.
+
+    The VALUE `default` removes the setting; every flag is on by default.
+    """
+    wanted = {"on": True, "off": False, "default": None}[value]
+    changed = settings.set_flag(context.open_repository(), flag, wanted)
+    context.emit(changed, lambda changed: render_flags([changed]))

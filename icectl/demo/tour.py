@@ -1,0 +1,88 @@
+"""The tour: commands that run on the demo repository, and what they show."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from icectl.errors import IcectlError
+
+POLICY = "--keep-last 3 --keep-weekly 4"
+TOUR = (
+    ("All commits, including those no longer on any branch", "log --graph --all --oneline"),
+    ("The content of the newest version", "ls --tree"),
+    ("The changes of the last six commits", "diff main~6 main"),
+    ("All operations on the repository, not only commits", "ops-log -n 12"),
+    ("Check the repository, including each chunk file", "validate --level chunks"),
+    ("Storage usage", "stats"),
+    ("The snapshots a retention policy would release, and why", f"expire {POLICY} --dry-run"),
+    ("Release them", f"expire {POLICY} --yes"),
+    ("Objects that are no longer referenced", "gc --older-than 7d --dry-run"),
+)
+COLLECT = ("Delete them", "gc --older-than 7d --yes")
+COLLECT_WITH_SPARK = (
+    "Collect the copy with a Spark job: the same plan, the same result",
+    "gc --older-than 7d --yes --engine spark",
+)
+AFTERWARDS = (
+    ("Still valid, and smaller; garbage of the last week remains", "validate --level chunks"),
+    ("The ops log contains what happened", "ops-log -n 3"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TourStep:
+    command: str
+    exit_code: int
+    output: str | None
+    """Its standard output with --json; otherwise the command writes to the terminal itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tour:
+    """Announces each command with `say(comment, line)` and runs it with `call`."""
+
+    repository: Path
+    call: Callable[[list[str]], tuple[int, str | None]]
+    """Runs icectl with these arguments; returns its exit code and output."""
+    say: Callable[[str, str], None]
+    without_spark: str | None
+    """Why Spark cannot be used; None if it can."""
+
+    def run(self) -> list[TourStep]:
+        self.say("", f"export ICECTL_REPO={shlex.quote(str(self.repository))}")
+        self.say("", "")
+        steps = [self._call(*step) for step in TOUR]
+        if self.without_spark is None:
+            copy = self._copy_repository()
+            steps.append(self._call(*COLLECT))
+            steps.append(self._call(*COLLECT_WITH_SPARK, "-r", str(copy)))
+        else:
+            steps.append(self._call(*COLLECT))
+            self.say(f"The Spark job is skipped: {self.without_spark}", "")
+            self.say("", "")
+        return steps + [self._call(*step) for step in AFTERWARDS]
+
+    def _call(self, meaning: str, line: str, *more: str) -> TourStep:
+        words = [*line.split(), *more]
+        shown = shlex.join(["icectl", *words])
+        self.say(meaning, shown)
+        code, output = self.call(words)
+        if code:
+            raise IcectlError(f"{shown} failed with exit code {code}")
+        return TourStep(shown, code, output)
+
+    def _copy_repository(self) -> Path:
+        """Copy with the times of the files, because gc deletes by age."""
+        copy = self.repository.with_name(f"{self.repository.name}-for-spark")
+        names = shlex.join(["cp", "-a", str(self.repository), str(copy)])
+        self.say("Make a copy for the other engine", names)
+        self.say("", "")
+        try:
+            shutil.copytree(self.repository, copy)
+        except OSError as error:
+            raise IcectlError(f"{copy} cannot be written: {error}") from None
+        return copy

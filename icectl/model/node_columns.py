@@ -1,0 +1,280 @@
+"""A snapshot as columns: one row for each node, and no object for any of them.
+
+Lists of a node (manifests, dimensions) are stored one after the other in node order; `first` has
+the row at which each node's list begins, and one more for the end of the last.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from icectl.model.ids import ManifestId, NodeId, ObjectId, SnapshotId
+from icectl.model.manifest import Spans
+from icectl.model.snapshot import (
+    ArrayNodeData,
+    GroupNodeData,
+    ManifestFileInfo,
+    NodeSnapshot,
+    Snapshot,
+    is_parent_lost,
+)
+from icectl.model.values import MetadataItem, UnknownField
+
+_CLAIM = struct.Struct("<QI")
+
+ARRAY, GROUP = 1, 2
+"""`kind` of a node. Other numbers are kinds that this version of icectl does not know."""
+
+Id = TypeVar("Id", bound=ObjectId)
+Firsts = NDArray[np.int64]
+Ids = NDArray[np.uint8]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeColumns:
+    id: Ids
+    """(n, 8)"""
+    path: Spans
+    user_data: Spans
+    """The `zarr.json` of each node."""
+    kind: NDArray[np.uint8]
+    first_dimension: Firsts
+    """(n + 1)"""
+    array_length: NDArray[np.uint64]
+    num_chunks: NDArray[np.uint64]
+    """As in `ArrayNodeData`: of `shape_v2`, or else of `shape`."""
+    uses_shape_v1: NDArray[np.bool_]
+    has_shape_v2: NDArray[np.bool_]
+    first_manifest: Firsts
+    """(n + 1)"""
+    manifest_id: Ids
+    """(manifests, 12), one row for each reference of a node to a manifest."""
+    first_extent: Firsts
+    """(manifests + 1)"""
+    extents: NDArray[np.uint32]
+    """(extents, 2): from (inclusive) and to (exclusive)."""
+    read: Callable[[int], NodeSnapshot]
+    """Return the node of a row as an object."""
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def ids(self) -> list[NodeId]:
+        return id_rows(NodeId, self.id)
+
+    def paths(self) -> list[str]:
+        return [path.decode() for path in self.path.to_list()]
+
+    def is_array(self) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = self.kind == ARRAY
+        return found
+
+    def has_names_of(self, other: NodeColumns) -> bool:
+        """Whether both have the same nodes, by id, path and kind."""
+        return (
+            np.array_equal(self.id, other.id)
+            and np.array_equal(self.kind, other.kind)
+            and np.array_equal(self.path.length, other.path.length)
+            and self.path.to_list() == other.path.to_list()
+        )
+
+    def new_references(self, seen: set[bytes]) -> Iterator[tuple[NodeId, ManifestId, int]]:
+        """Yield the references of arrays to manifests that are not in `seen`, and add them to it.
+
+        The number is that of the chunks in the extents.
+        """
+        nodes = np.repeat(np.arange(len(self)), np.diff(self.first_manifest))
+        dimensions = np.diff(self.first_extent)
+        for count in set(dimensions.tolist()):
+            rows = np.flatnonzero(dimensions == count)
+            extents = self.extents[self.first_extent[rows][:, None] + np.arange(count)]
+            parts = (self.id[nodes[rows]], self.manifest_id[rows])
+            matrices = (*parts, extents.view(np.uint8).reshape(len(rows), 8 * count))
+            records = byte_rows(np.concatenate(matrices, axis=1))
+            for row, record in enumerate(records):
+                if record not in seen:
+                    seen.add(record)
+                    lengths = [to - from_ for from_, to in extents[row].tolist()]
+                    node_id, manifest_id = (part[row].tobytes() for part in parts)
+                    yield NodeId(node_id), ManifestId(manifest_id), prod(lengths)
+
+    def manifest_lists(self) -> list[tuple[bytes, bytes]]:
+        """Return ids and extents of each node's manifests, as bytes to compare."""
+        ids, extents = self.manifest_id.tobytes(), self.extents.tobytes()
+        width = self.manifest_id.shape[1]
+        id_places = (width * self.first_manifest).tolist()
+        extent_places = (8 * self.first_extent[self.first_manifest]).tolist()
+        return [
+            (ids[start:end], extents[first:last])
+            for (start, end), (first, last) in zip(
+                pairwise(id_places), pairwise(extent_places), strict=True
+            )
+        ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ManifestFileColumns:
+    """What a snapshot claims about its manifest files."""
+
+    id: Ids
+    """(n, 12)"""
+    size_bytes: NDArray[np.uint64]
+    num_chunk_refs: NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    def ids(self) -> list[ManifestId]:
+        return id_rows(ManifestId, self.id)
+
+    def claims(self) -> list[bytes]:
+        """Return one record for each file: its id, then 12 bytes with the size and the count."""
+        return byte_rows(
+            np.concatenate(
+                (
+                    self.id,
+                    self.size_bytes.astype("<u8").view(np.uint8).reshape(-1, 8),
+                    self.num_chunk_refs.astype("<u4").view(np.uint8).reshape(-1, 4),
+                ),
+                axis=1,
+            )
+        )
+
+    def infos(self) -> list[ManifestFileInfo]:
+        return [
+            ManifestFileInfo(id_, size, count)
+            for id_, size, count in zip(
+                self.ids(), self.size_bytes.tolist(), self.num_chunk_refs.tolist(), strict=True
+            )
+        ]
+
+    def new_infos(self, seen: set[bytes]) -> list[ManifestFileInfo]:
+        """Return the claims that are not in `seen`, and add them to it.
+
+        Neighbouring snapshots have most of their manifests in common.
+        """
+        records = self.claims()
+        new = set(records) - seen
+        seen |= new
+        return [
+            ManifestFileInfo(ManifestId(record[:-12]), *_CLAIM.unpack(record[-12:]))
+            for record in (dict.fromkeys(records) if new else ())
+            if record in new
+        ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SnapshotColumns:
+    spec_version: int
+    """From the file's header."""
+    id: SnapshotId
+    parent_id: SnapshotId | None
+    nodes: NodeColumns
+    flushed_at: int
+    message: str
+    metadata: tuple[MetadataItem, ...]
+    manifest_files: ManifestFileColumns
+    """Those of version 1, then those of version 2."""
+    num_manifest_files_v1: int
+    has_manifest_files_v2: bool
+    extra: bytes | None = None
+    unknown_fields: tuple[UnknownField, ...] = ()
+
+    @property
+    def all_manifest_files(self) -> tuple[ManifestFileInfo, ...]:
+        return tuple(self.manifest_files.infos())
+
+    @property
+    def has_lost_parent(self) -> bool:
+        return is_parent_lost(self.id, self.parent_id, len(self.nodes))
+
+
+def byte_rows(rows: Ids) -> list[bytes]:
+    """Return each row of a matrix of bytes."""
+    if not rows.size:
+        return [b""] * len(rows)
+    found: list[bytes] = np.ascontiguousarray(rows).view(f"V{rows.shape[1]}").ravel().tolist()
+    return found
+
+
+def id_rows(id_type: type[Id], rows: Ids) -> list[Id]:
+    """Return each row as an id, with one check of the size for all."""
+    if len(rows):
+        id_type(rows[0].tobytes())
+    new = bytes.__new__
+    return [new(id_type, row) for row in byte_rows(rows)]
+
+
+def columns_of(snapshot: Snapshot) -> SnapshotColumns:
+    """Return a decoded snapshot as columns: small ones, and those of early generations."""
+    nodes, files = snapshot.nodes, snapshot.all_manifest_files
+    arrays = [
+        node.node_data if isinstance(node.node_data, ArrayNodeData) else None for node in nodes
+    ]
+    manifests = [() if array is None else array.manifests for array in arrays]
+    shapes = [() if array is None else array.array_shape for array in arrays]
+    refs = [ref for of_node in manifests for ref in of_node]
+    return SnapshotColumns(
+        snapshot.spec_version,
+        snapshot.id,
+        snapshot.parent_id,
+        NodeColumns(
+            _matrix([node.id for node in nodes], 8),
+            _spans([node.path.encode() for node in nodes]),
+            _spans([node.user_data for node in nodes]),
+            np.array([_kind(node) for node in nodes], np.uint8),
+            _firsts(shapes),
+            np.array([length for shape in shapes for length in shape], np.uint64),
+            np.array([n for array in arrays if array for n in array.num_chunks], np.uint64),
+            np.array([bool(array and array.shape) for array in arrays], np.bool_),
+            np.array([bool(array and array.shape_v2 is not None) for array in arrays], np.bool_),
+            _firsts(manifests),
+            _matrix([ref.object_id for ref in refs], 12),
+            _firsts([ref.extents for ref in refs]),
+            np.array(
+                [(extent.from_, extent.to) for ref in refs for extent in ref.extents], np.uint32
+            ).reshape(-1, 2),
+            nodes.__getitem__,
+        ),
+        snapshot.flushed_at,
+        snapshot.message,
+        snapshot.metadata,
+        ManifestFileColumns(
+            _matrix([file.id for file in files], 12),
+            np.array([file.size_bytes for file in files], np.uint64),
+            np.array([file.num_chunk_refs for file in files], np.uint32),
+        ),
+        len(snapshot.manifest_files),
+        snapshot.manifest_files_v2 is not None,
+        snapshot.extra,
+        snapshot.unknown_fields,
+    )
+
+
+def _kind(node: NodeSnapshot) -> int:
+    if isinstance(node.node_data, ArrayNodeData):
+        return ARRAY
+    return GROUP if isinstance(node.node_data, GroupNodeData) else node.node_data.type_code
+
+
+def _matrix(rows: list[Any], size: int) -> Ids:
+    width = len(rows[0]) if rows else size
+    return np.frombuffer(b"".join(rows), np.uint8).reshape(-1, width)
+
+
+def _spans(texts: list[bytes]) -> Spans:
+    lengths = np.array([len(text) for text in texts], np.uint32)
+    starts = np.cumsum(lengths, dtype=np.uint32) - lengths
+    return Spans(b"".join(texts), starts, lengths)
+
+
+def _firsts(lists: list[Any]) -> Firsts:
+    return np.cumsum([0, *map(len, lists)], dtype=np.int64)
