@@ -27,7 +27,7 @@ HINTS = {
     "restore-or-finish-init": "restore them from a copy; after an interrupted init, run "
     "`icectl init {location}`",
     "restore-backup": "there {backups!s} of `{name}`, the newest from {moment!s}; restore it and "
-    "the last commit with `icectl repair -r {location}`",
+    "the last commit with `icectl repair`",
     "name-repository": "name the repository with -r {location}",
     "omit-repository": "omit -r for a file outside of the repository",
     "make-demo": "icectl demo demo-repo",

@@ -139,6 +139,5 @@ def describe_backups(storage: Storage) -> Remedy | None:
             "backups": f"are {len(made_at):,} backups" if len(made_at) > 1 else "is 1 backup",
             "name": REPO_PATH,
             "moment": f"{moment:%Y-%m-%d %H:%M:%S}Z",
-            "location": storage.location,
         },
     )

@@ -171,7 +171,8 @@ def validate(
     progress = Progress(context.progress)
     with engines:
         result, report = run_validation(context.open_storage(), options, progress)
-    result = replace(result, notes=tuple(map(describe_hint, result.notes)))
+    notes = tuple(describe_hint(note, context.options) for note in result.notes)
+    result = replace(result, notes=notes)
     if write_baseline is not None:
         lines = (f"{line}\n" for line in render_jsonl(result.findings))
         _write("--write-baseline", write_baseline, lines)

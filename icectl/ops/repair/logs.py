@@ -101,6 +101,9 @@ def _snapshots(repository: Repository, survey: Survey) -> Iterator[SnapshotInfo]
 
 def _can_derive(repository: Repository, survey: Survey, info: SnapshotInfo) -> bool:
     try:
+        if info.id in survey.planned and info.parent_id is not None:
+            files = repository.read_snapshot(info.parent_id).all_manifest_files
+            return survey.lost_manifests.isdisjoint(file.id for file in files)
         after = repository.read_snapshot(info.id)
         if info.parent_id is None:
             return not after.nodes  # else its parent was lost

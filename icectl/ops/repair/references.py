@@ -215,17 +215,18 @@ def plan_references(repository: Repository, survey: Survey, notes: list[str]) ->
             notes.append(f"the branch {name} cannot be repaired: {error}")
             continue
         if found.dropped:
-            yield _step(repository, name, tip, loss, found.dropped)
+            snapshot_id = SnapshotId.generate()
+            survey.planned.add(snapshot_id)
+            yield _step(name, tip, snapshot_id, loss, found.dropped)
 
 
 def _step(
-    repository: Repository,
     branch: str,
     tip: SnapshotId,
+    snapshot_id: SnapshotId,
     loss: Loss,
     dropped: list[tuple[NodeSnapshot, Coordinates]],
 ) -> Step:
-    snapshot_id = SnapshotId.generate()
     arrays = tuple(
         LostArray(
             node.path,

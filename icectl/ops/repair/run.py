@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -147,20 +147,14 @@ def _check_refs(storage: Storage) -> tuple[Report, Repository | None]:
 
 def _plan_files(plan: RepairPlan, state: Repository, survey: Survey) -> Repository:
     if state.info is not None:
-        state = _take(plan, plan_first_snapshot(state, survey), state)
-        planners: tuple[Callable[[Repository, Survey], Iterator[Step]], ...] = (
-            plan_branches,
-            plan_tags,
-            plan_release,
-            plan_logs,
-        )
-        for planner in planners:
+        for planner in (plan_first_snapshot, plan_branches, plan_tags, plan_release):
             state = _take(plan, planner(state, survey), state)
     else:
         state = _take(plan, plan_branches_v1(state, survey, plan.notes), state)
-        state = _take(plan, plan_logs(state, survey), state)
     state = _take(plan, plan_references(state, survey, plan.notes), state)
-    return _take(plan, plan_versions(state, survey, plan.notes), state)
+    state = _take(plan, plan_versions(state, survey, plan.notes), state)
+    # Last, because a log leads from the parent that a snapshot then has.
+    return _take(plan, plan_logs(state, survey), state)
 
 
 def _take(plan: RepairPlan, steps: Iterable[Step], state: Repository) -> Repository:

@@ -36,6 +36,8 @@ class Survey:
     lost_manifests: set[ManifestId] = field(default_factory=set)
     lost_chunks: dict[str, int] = field(default_factory=dict)
     """By name: how many bytes are there."""
+    planned: set[SnapshotId] = field(default_factory=set)
+    """Snapshots that a step will write, without anything that is lost."""
 
     @classmethod
     def of(cls, repository: Repository, level: Level, progress: Progress) -> Survey:
