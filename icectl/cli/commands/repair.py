@@ -68,7 +68,8 @@ def repair(
     delete_tag, with --step: a tag at an unreadable snapshot, since tags never move.
 
     drop_lost_references, with --step: a new commit on each branch without the references to lost
-    chunks and manifests; these chunks become fill value. release_versions, with --step: older
+    chunks and manifests; these chunks become fill value. Of a lost manifest, references that have
+    not changed since an older version are taken from there. release_versions, with --step: older
     versions with such references leave the history, and their tags are deleted.
 
     restart_ops_log: the newest operation is in the future (ICE0022), because a client with a

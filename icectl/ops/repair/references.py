@@ -11,7 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from icectl.checks.node import load_zarr_json, regular_chunks
-from icectl.errors import ConflictError, RefNotFoundError
+from icectl.errors import (
+    ConflictError,
+    FormatError,
+    RefNotFoundError,
+    StorageError,
+    UnsupportedError,
+)
 from icectl.format.envelope import Generation
 from icectl.format.manifest import encode_manifest
 from icectl.format.snapshot import encode_snapshot
@@ -21,6 +27,7 @@ from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind
 from icectl.model.repo import ExpirationRanUpdate, NewCommitUpdate, Ref, RepoInfo, SnapshotInfo
 from icectl.model.snapshot import (
     ArrayNodeData,
+    ChunkIndexRange,
     DimensionShapeV2,
     ManifestFileInfo,
     ManifestRef,
@@ -28,11 +35,11 @@ from icectl.model.snapshot import (
     Snapshot,
 )
 from icectl.model.transaction_log import ArrayUpdatedChunks
-from icectl.ops.repair.derive_log import empty_log
+from icectl.ops.repair.derive_log import empty_log, recorded_chunks
 from icectl.ops.repair.history import describe
 from icectl.ops.repair.step import LostArray, Step, list_some, repo_step
 from icectl.ops.repair.survey import LOST_CHUNK, LOST_MANIFEST, Survey
-from icectl.pipeline.coordinates import CoordinateSet
+from icectl.pipeline.coordinates import CoordinateSet, coordinate_keys
 from icectl.pipeline.id_columns import IdSet, id_columns, id_set
 from icectl.pipeline.objects import ObjectKind
 from icectl.repository.clock import read_write_time
@@ -46,6 +53,8 @@ from icectl.storage.contract import Storage
 
 if TYPE_CHECKING:
     from icectl.pipeline.coordinates import Coordinates
+
+Extents = tuple[ChunkIndexRange, ...]
 
 MESSAGE = "Drop references to lost chunks"
 DROP = "drop_lost_references"
@@ -88,6 +97,7 @@ class _Rewriting:
     """The arrays of one snapshot without their lost references."""
 
     repository: Repository
+    tip: SnapshotId
     loss: Loss
     nodes: list[NodeSnapshot]
     files: dict[ManifestId, ManifestFileInfo]
@@ -97,7 +107,7 @@ class _Rewriting:
     @classmethod
     def of(cls, repository: Repository, snapshot: Snapshot, loss: Loss) -> _Rewriting:
         files = {file.id: file for file in snapshot.all_manifest_files}
-        found = cls(repository, loss, [], files, {}, [])
+        found = cls(repository, snapshot.id, loss, [], files, {}, [])
         found.nodes = [found._without_lost(node) for node in snapshot.nodes]
         return found
 
@@ -109,14 +119,35 @@ class _Rewriting:
         kept: list[ManifestRef] = []
         for ref in data.manifests:
             if ref.object_id in self.loss.manifests:
-                dropped.add(_within(ref, data.num_chunks))
+                kept += self._rebuilt(node, ref, dropped)
             else:
                 kept += self._without_lost_chunks(node, ref, dropped)
         rows = dropped.rows()
-        if not len(rows) and len(kept) == len(data.manifests):
+        if tuple(kept) == data.manifests:
             return node
         self.dropped.append((node, rows))
         return replace(node, node_data=replace(data, manifests=tuple(kept)))
+
+    def _rebuilt(
+        self, node: NodeSnapshot, ref: ManifestRef, dropped: CoordinateSet
+    ) -> Iterator[ManifestRef]:
+        """The references of a lost manifest that did not change since a version that is whole."""
+        assert isinstance(node.node_data, ArrayNodeData)
+        grid = node.node_data.num_chunks
+        older = find_older_references(self.repository, self.tip, node, self.loss)
+        if older is None:
+            dropped.add(_within(ref, grid))
+            return
+        dropped.add(older.changed[_is_within(older.changed, ref.extents, grid)])
+        for part, manifest, refs in older.parts:
+            extents = _common(ref.extents, part.extents)
+            if extents is None:
+                continue
+            inside = _is_within(refs.coordinates, extents, grid)
+            inside &= ~_are_among(refs.coordinates, older.changed)
+            lost = inside & self.loss.rows(refs)
+            dropped.add(refs.coordinates[lost])
+            yield from self._put(node, manifest, refs, inside & ~lost, extents)
 
     def _without_lost_chunks(
         self, node: NodeSnapshot, ref: ManifestRef, dropped: CoordinateSet
@@ -131,19 +162,30 @@ class _Rewriting:
             yield ref
             return
         dropped.add(refs.coordinates[lost])
-        if lost.all():
+        yield from self._put(node, manifest, refs, ~lost, ref.extents)
+
+    def _put(
+        self,
+        node: NodeSnapshot,
+        manifest: Manifest,
+        refs: ChunkRefs,
+        kept: NDArray[np.bool_],
+        extents: Extents,
+    ) -> Iterator[ManifestRef]:
+        """A new manifest with some of the references of another."""
+        if not kept.any():
             return
         new = Manifest(
             manifest.spec_version,
             ManifestId.generate(),
-            (ArrayManifest(node.id, refs.take(np.flatnonzero(~lost))),),
+            (ArrayManifest(node.id, refs.take(np.flatnonzero(kept))),),
             manifest.location_dictionary,
             manifest.compression_algorithm,
         )
         data = encode_manifest(new)
         self.written[new.id] = data
         self.files[new.id] = ManifestFileInfo(new.id, len(data), new.num_chunk_refs)
-        yield ManifestRef(new.id, ref.extents)
+        yield ManifestRef(new.id, extents)
 
     def snapshot(
         self, parent: Snapshot, snapshot_id: SnapshotId, spec_version: int, now: int
@@ -202,6 +244,77 @@ def _within(ref: ManifestRef, grid: Sequence[int]) -> Coordinates:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class OlderReferences:
+    """An array in the newest version whose manifests are all there."""
+
+    parts: tuple[tuple[ManifestRef, Manifest, ChunkRefs], ...]
+    changed: Coordinates
+    """The chunks that were written since, by the transaction logs."""
+
+
+def find_older_references(
+    repository: Repository, tip: SnapshotId, node: NodeSnapshot, loss: Loss
+) -> OlderReferences | None:
+    """None if no version since the array was created is whole, or a log between is lost."""
+    changed = CoordinateSet()
+    try:
+        for info in repository.ancestry(tip):
+            snapshot = repository.read_snapshot(info.id)
+            found = next((one for one in snapshot.nodes if one.id == node.id), None)
+            data = None if found is None else found.node_data
+            if not isinstance(data, ArrayNodeData):
+                return None
+            if loss.manifests.isdisjoint(ref.object_id for ref in data.manifests):
+                return OlderReferences(_read_parts(repository, node, data), changed.rows())
+            for log_id in (*(info.pruned_ancestor_tx_logs or ()), info.id):
+                log = repository.read_transaction_log(log_id)
+                if node.id in log.new_arrays or not changed.add(recorded_chunks([log], node.id)):
+                    return None
+    except (FormatError, UnsupportedError, StorageError):
+        return None
+    return None
+
+
+def _read_parts(
+    repository: Repository, node: NodeSnapshot, data: ArrayNodeData
+) -> tuple[tuple[ManifestRef, Manifest, ChunkRefs], ...]:
+    manifests = ((ref, repository.read_manifest(ref.object_id)) for ref in data.manifests)
+    return tuple(
+        (ref, manifest, array.refs)
+        for ref, manifest in manifests
+        for array in manifest.arrays
+        if array.node_id == node.id
+    )
+
+
+def _common(one: Extents, other: Extents) -> Extents | None:
+    """The chunks that are in both; None if there are none."""
+    if len(one) != len(other):
+        return None
+    ranges = tuple(
+        ChunkIndexRange(max(a.from_, b.from_), min(a.to, b.to))
+        for a, b in zip(one, other, strict=True)
+    )
+    return None if any(both.from_ >= both.to for both in ranges) else ranges
+
+
+def _is_within(rows: Coordinates, extents: Extents, grid: Sequence[int]) -> NDArray[np.bool_]:
+    if not len(rows) or rows.shape[1] != len(extents):
+        return np.zeros(len(rows), np.bool_)
+    starts = np.array([extent.from_ for extent in extents], np.uint64)
+    ends = np.array([min(extent.to, size) for extent, size in zip(extents, grid, strict=True)])
+    inside: NDArray[np.bool_] = ((rows >= starts) & (rows < ends.astype(np.uint64))).all(axis=1)
+    return inside
+
+
+def _are_among(rows: Coordinates, others: Coordinates) -> NDArray[np.bool_]:
+    if not len(rows) or not len(others) or rows.shape[1] != others.shape[1]:
+        return np.zeros(len(rows), np.bool_)
+    keys, other_keys = coordinate_keys(rows, others)
+    return np.isin(keys, other_keys)
+
+
 def plan_references(repository: Repository, survey: Survey, notes: list[str]) -> Iterator[Step]:
     """A new commit on each branch whose tip refers to what is lost."""
     affected = survey.affected((*LOST_MANIFEST, *LOST_CHUNK))
@@ -234,14 +347,18 @@ def _step(
             tuple(tuple(row) for row in rows[:COORDINATES_LISTED].tolist()),
         )
         for node, rows in dropped
+        if len(rows)
     )
+    what = "without the references to lost chunks, which become fill value"
+    if not arrays:
+        what = "with the references of lost manifests, taken from older versions"
     return Step(
         DROP,
         f"branch:{branch}",
-        f"commit to {branch} without the references to lost chunks, which become fill value",
+        f"commit to {branch} {what}",
         lambda storage: _commit(storage, branch, tip, snapshot_id, loss),
         tuple(map(_describe_array, arrays)),
-        by_name=True,
+        by_name=bool(arrays),
         arrays=arrays,
         simulate=lambda state: _simulate(state, branch, snapshot_id, tip),
     )
