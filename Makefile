@@ -1,5 +1,5 @@
-# Every target sets itself up from nothing: a virtual environment in .venv with the newest
-# suitable interpreter on this machine, then the project with what the target needs.
+# Every target first sets up .venv with the newest suitable interpreter on this machine, and
+# installs the project and its dependencies there.
 SHELL := /bin/bash
 PYTHON ?= $(shell bash tests/newest-python.sh)
 VENV ?= .venv
@@ -16,14 +16,14 @@ $(VENV)/.installed: pyproject.toml requirements-dev.txt
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
-# Pins everything again after a change of the dependencies; UPGRADE=--upgrade takes the newest
-# versions of all. uv must be installed.
+# Pin all dependencies again after a change; UPGRADE=--upgrade takes the newest versions.
+# Needs uv.
 requirements:
 	uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --custom-compile-command "make requirements" \
 	  --extra test --extra spark --output-file requirements-dev.txt pyproject.toml
 
-# In a new directory each time, or in DEMO=DIRECTORY; nothing is ever deleted.
+# Uses a new directory, or DEMO=DIRECTORY; never deletes anything.
 demo: $(VENV)/.installed
 	@$(BIN)/icectl demo "$${DEMO:-$$(mktemp -d -t icectl-demo-XXXXXX)}"
 
@@ -43,18 +43,18 @@ bench: $(VENV)/.installed
 	$(BIN)/python -m compileall -q icectl
 	$(BIN)/python -m tests.benchmarks
 
-# Man pages and completions are generated; a test fails when they are not current.
+# Generates man pages and completions; a test fails if they are not current.
 generate: $(VENV)/.installed
 	$(BIN)/python -m icectl.cli.generate
 
-# The pictures and the output in README are real: these targets make them again.
+# The pictures and the output in README are real; these targets update them.
 picture: $(VENV)/.installed
 	$(BIN)/python -m tests.docs.picture
 
 readme: picture
 	$(BIN)/python -m tests.docs.readme
 
-# After `make bench`.
+# Run `make bench` first.
 readme-benchmarks: $(VENV)/.installed
 	$(BIN)/python -m tests.docs.readme --benchmarks
 

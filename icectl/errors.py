@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import Any, ClassVar
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +39,17 @@ class IcectlError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle all attributes, so that errors from other processes arrive complete."""
+        return _restore, (type(self), self.args, self.__dict__)
+
+
+def _restore(cls: type[IcectlError], args: tuple[Any, ...], attributes: dict[str, Any]) -> Any:
+    error = cls.__new__(cls)
+    error.args = args
+    error.__dict__.update(attributes)
+    return error
 
 
 class UsageError(IcectlError):

@@ -24,7 +24,7 @@ for _name in ("COLUMNS", "LINES"):
 if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-pytest_plugins = ["tests.servers.fixtures"]
+pytest_plugins = ["tests.command_line", "tests.servers.fixtures", "tests.engines.fixtures"]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""A node of a snapshot compared with its own zarr.json. Pure.
+"""A node of a snapshot compared with its own zarr.json, and its extents with its grid. Pure.
 
 Results are cached, since most nodes are the same in many snapshots.
 """
@@ -31,7 +31,11 @@ _IRRELEVANT_TO_CODECS = ("shape", "dimension_names", "attributes")
 @lru_cache(NODES_CACHED)
 def check_node(node: NodeSnapshot) -> tuple[tuple[Rule, str], ...]:
     """The broken rules, each with its detail."""
-    return tuple(_check(node))
+    data = node.node_data
+    extents = (
+        _check_extents(data.manifests, data.num_chunks) if isinstance(data, ArrayNodeData) else ()
+    )
+    return (*_check(node), *extents)
 
 
 def _check(node: NodeSnapshot) -> Iterator[tuple[Rule, str]]:
@@ -137,13 +141,6 @@ def regular_chunks(metadata: dict[str, Any]) -> list[int] | None:
     configuration = grid.get("configuration")
     chunks = configuration.get("chunk_shape") if isinstance(configuration, dict) else None
     return chunks if isinstance(chunks, list) else []
-
-
-@lru_cache(NODES_CACHED)
-def check_extents(
-    manifests: tuple[ManifestRef, ...], num_chunks: tuple[int, ...]
-) -> tuple[tuple[Rule, str], ...]:
-    return tuple(_check_extents(manifests, num_chunks))
 
 
 def _check_extents(

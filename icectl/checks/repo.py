@@ -22,9 +22,11 @@ from icectl.model.repo import (
     Availability,
     ExpirationRanUpdate,
     GCRanUpdate,
+    NewDetachedSnapshotUpdate,
     RepoInfo,
     UnknownUpdate,
     Update,
+    UpdateType,
 )
 from icectl.model.values import MetadataItem
 from icectl.repository.backups import made_at
@@ -33,7 +35,7 @@ from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.history import find_cycles, state_of
 from icectl.repository.layout import STANDARD
 from icectl.repository.ops_log import REPO_PATH
-from icectl.repository.transitions import find_problem
+from icectl.repository.writes import end_of_write, find_write_problem
 
 
 def check_repo(data: bytes) -> tuple[RepoInfo | None, list[Problem]]:
@@ -290,11 +292,14 @@ def _without_bad_targets(raw: RawRepo) -> RawRepo:
 _MAY_CHANGE = {
     "config_changed": {"config"},
     "metadata_changed": {"metadata"},
+    "tag_created": {"deleted_tags"},  # an undo takes the name of a deleted tag back
     "tag_deleted": {"deleted_tags"},
     "expiration_ran": {"deleted_tags"},
     "feature_flag_changed": {"enabled_feature_flags", "disabled_feature_flags"},
 }
 """Other fields that an operation may change; refs and snapshots are compared one by one."""
+_MAY_REPARENT = (ExpirationRanUpdate, GCRanUpdate, NewDetachedSnapshotUpdate)
+"""The last one if an undo brings released snapshots back."""
 _NOT_COMPARED = {
     "tags",
     "branches",
@@ -311,23 +316,25 @@ def check_step(before: RepoInfo, after: RepoInfo) -> Iterator[Problem]:
     """Whether the newest operation of `after` explains how it differs from `before`."""
     if not after.latest_updates:
         return
-    update = after.latest_updates[0].update_type
-    if isinstance(update, UnknownUpdate):
+    end = end_of_write(after.latest_updates, 0)
+    updates = [update.update_type for update in after.latest_updates[:end]]
+    if any(isinstance(update, UnknownUpdate) for update in updates):
         return
-    problem = find_problem(update, state_of(before), state_of(after))
+    problem = find_write_problem(updates, state_of(before), state_of(after))
     if problem is not None:
         yield _problem(rules.STATE_UNEXPLAINED, problem)
-    may_change = _MAY_CHANGE.get(update.kind, set())
+    kinds = ", ".join(dict.fromkeys(update.kind for update in updates))
+    may_change = {name for update in updates for name in _MAY_CHANGE.get(update.kind, ())}
     for field in fields(RepoInfo):
         if field.name in _NOT_COMPARED:
             continue
         if field.name not in may_change and _differs(before, after, field.name):
             yield _problem(
                 rules.STATE_UNEXPLAINED,
-                f"{field.name} changed, but the newest operation is {update.kind}",
+                f"{field.name} changed, but the newest operation is {kinds}",
             )
-    yield from _check_infos(before, after)
-    yield from _check_same_log(before, after)
+    yield from _check_infos(before, after, updates)
+    yield from _check_same_log(before, after, end)
 
 
 def _differs(before: RepoInfo, after: RepoInfo, name: str) -> bool:
@@ -344,8 +351,10 @@ def _is_same_metadata(old: Sequence[MetadataItem], new: Sequence[MetadataItem]) 
         return False
 
 
-def _check_infos(before: RepoInfo, after: RepoInfo) -> Iterator[Problem]:
-    moving = isinstance(after.latest_updates[0].update_type, ExpirationRanUpdate | GCRanUpdate)
+def _check_infos(
+    before: RepoInfo, after: RepoInfo, updates: Iterable[UpdateType]
+) -> Iterator[Problem]:
+    moving = any(isinstance(update, _MAY_REPARENT) for update in updates)
     known = {info.id: info for info in before.snapshots}
     for info in after.snapshots:
         old = known.get(info.id)
@@ -363,9 +372,9 @@ def _check_infos(before: RepoInfo, after: RepoInfo) -> Iterator[Problem]:
             yield _problem(rules.STATE_UNEXPLAINED, f"the entry of the snapshot {info.id} changed")
 
 
-def _check_same_log(before: RepoInfo, after: RepoInfo) -> Iterator[Problem]:
+def _check_same_log(before: RepoInfo, after: RepoInfo, end: int) -> Iterator[Problem]:
     """Older entries are unchanged, except that the first gets a backup and the last may go."""
-    older = [replace(update, backup_path=None) for update in after.latest_updates[1:]]
+    older = [replace(update, backup_path=None) for update in after.latest_updates[end:]]
     known = [replace(update, backup_path=None) for update in before.latest_updates]
     if older != known[: len(older)]:
         yield _problem(rules.STATE_UNEXPLAINED, "older entries of the ops log changed")

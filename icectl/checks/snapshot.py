@@ -3,55 +3,109 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from icectl.checks import rules
-from icectl.checks.node import check_extents, check_node, unknown_kind
+from icectl.checks.node import check_node, unknown_kind
 from icectl.checks.order import first_disorder
 from icectl.checks.problem import UNREADABLE, Found, Problem, unreadable, wrong_id
+from icectl.checks.rules import Rule
 from icectl.errors import FormatError
-from icectl.format.snapshot import decode_snapshot
+from icectl.format.node_columns import decode_snapshot_columns
 from icectl.format.values import decode_metadata
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
-from icectl.model.node_columns import ARRAY, GROUP, SnapshotColumns, byte_rows, columns_of
+from icectl.model.node_columns import ARRAY, GROUP, NodeColumns, SnapshotColumns, byte_rows
 from icectl.model.repo import SnapshotInfo
-from icectl.model.snapshot import ArrayNodeData, Snapshot, UnknownNodeData, path_sort_key
+from icectl.model.snapshot import (
+    ArrayNodeData,
+    NodeSnapshot,
+    Snapshot,
+    UnknownNodeData,
+    path_sort_key,
+)
 from icectl.repository.history import find_cycles
 from icectl.repository.layout import STANDARD, Layout
 
 
+@dataclass(slots=True)
+class CheckedNodes:
+    """The nodes of a snapshot in the order of the file, and what is wrong with single ones."""
+
+    contents: list[tuple[Hashable, ...]] = field(default_factory=list)
+    nodes: list[NodeSnapshot] = field(default_factory=list)
+    problems: dict[int, tuple[tuple[Rule, str], ...]] = field(default_factory=dict)
+    """By row."""
+    rows: dict[NodeId, int] = field(default_factory=dict)
+    changed: list[NodeSnapshot] = field(default_factory=list)
+    """The nodes that the earlier snapshot does not have."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CheckedSnapshot:
+    """A snapshot that can be used."""
+
+    columns: SnapshotColumns
+    checked: CheckedNodes
+
+
+def check_nodes(columns: NodeColumns, before: CheckedNodes) -> CheckedNodes:
+    """Decode and check the nodes, except those that an earlier snapshot has as well."""
+    found = CheckedNodes()
+    for row, (node_id, content) in enumerate(zip(columns.ids(), columns.contents(), strict=True)):
+        old = before.rows.get(node_id)
+        if old is not None and before.contents[old] == content:
+            found.contents.append(before.contents[old])
+            found.nodes.append(before.nodes[old])
+            problems = before.problems.get(old, ())
+        else:
+            node = columns.read(row)
+            found.contents.append(content)
+            found.nodes.append(node)
+            found.changed.append(node)
+            problems = check_node(node)
+        found.rows[node_id] = row
+        if problems:
+            found.problems[row] = problems
+    return found
+
+
 def check_snapshot(
-    data: bytes, snapshot_id: SnapshotId, info: SnapshotInfo | None
-) -> tuple[Snapshot | None, list[Problem]]:
+    data: bytes,
+    snapshot_id: SnapshotId,
+    info: SnapshotInfo | None,
+    before: CheckedNodes,
+) -> tuple[CheckedSnapshot | None, list[Problem]]:
     """The snapshot, if it can be used, and all problems of its file.
 
-    `info` is the entry of the snapshot in the repo file; None in spec version 1.
+    `info` is the entry of the snapshot in the repo file; None in spec version 1. `before` has the
+    nodes of another snapshot, which need not be decoded and checked again.
     """
     path = STANDARD.snapshot(snapshot_id)
     try:
-        snapshot = decode_snapshot(data)
-        columns = columns_of(snapshot)
+        columns = decode_snapshot_columns(data)
     except UNREADABLE as error:
         return None, [unreadable(rules.SNAPSHOT_UNREADABLE, path, error)]
-    problems = [*check_snapshot_id(snapshot, snapshot_id)]
+    problems = [*check_snapshot_id(columns, snapshot_id)]
     if problems:
         return None, problems
-    if info is None and snapshot.spec_version < 2:
-        problems += check_parent_v1(snapshot)
+    if info is None and columns.spec_version < 2:
+        problems += check_parent_v1(columns)
+    nodes = check_nodes(columns.nodes, before)
     problems += (
         Problem(rule, path, detail, node)
         for rule, detail, node in (
-            *_check_version(snapshot),
-            *_check_info(snapshot, info),
-            *_check_metadata(snapshot),
-            *_check_nodes(snapshot),
+            *_check_version(columns),
+            *_check_info(columns, info),
+            *_check_metadata(columns),
+            *_check_nodes(nodes),
         )
     )
-    problems += [*check_manifest_repeats(columns)] or _check_manifest_order(snapshot)
+    problems += [*check_manifest_repeats(columns)] or _check_manifest_order(columns)
     problems += check_manifest_use(columns)
-    return snapshot, problems
+    return CheckedSnapshot(columns, nodes), problems
 
 
 def check_snapshot_id(
@@ -77,27 +131,25 @@ def check_ancestry_v1(
         yield Problem(rules.ANCESTRY_LOOP, layout.snapshot(cycle[-1]), detail)
 
 
-def _check_version(snapshot: Snapshot) -> Iterator[Found]:
-    arrays = [node for node in snapshot.nodes if isinstance(node.node_data, ArrayNodeData)]
+def _check_version(snapshot: SnapshotColumns) -> Iterator[Found]:
+    nodes = snapshot.nodes
     if snapshot.spec_version >= 2:
         if snapshot.parent_id is not None:
             yield rules.SNAPSHOT_PARENT, f"it names the parent {snapshot.parent_id}", None
-        if snapshot.manifest_files or snapshot.manifest_files_v2 is None:
+        if snapshot.num_manifest_files_v1 or not snapshot.has_manifest_files_v2:
             yield rules.SNAPSHOT_VERSION, "it uses the manifest list of version 1", None
-        for node in arrays:
-            assert isinstance(node.node_data, ArrayNodeData)
-            if node.node_data.shape or node.node_data.shape_v2 is None:
-                yield rules.SNAPSHOT_VERSION, "it uses the shape of version 1", node.path
-        return
-    if snapshot.manifest_files_v2 is not None:
-        yield rules.SNAPSHOT_VERSION, "it uses the manifest list of version 2", None
-    for node in arrays:
-        assert isinstance(node.node_data, ArrayNodeData)
-        if node.node_data.shape_v2 is not None:
-            yield rules.SNAPSHOT_VERSION, "it uses the shape of version 2", node.path
+        wrong = nodes.is_array() & (nodes.uses_shape_v1 | ~nodes.has_shape_v2)
+    else:
+        if snapshot.has_manifest_files_v2:
+            yield rules.SNAPSHOT_VERSION, "it uses the manifest list of version 2", None
+        wrong = nodes.has_shape_v2
+    other = 1 if snapshot.spec_version >= 2 else 2
+    for row in np.flatnonzero(wrong).tolist():
+        detail = f"it uses the shape of version {other}"
+        yield rules.SNAPSHOT_VERSION, detail, nodes.path[row].decode()
 
 
-def _check_info(snapshot: Snapshot, info: SnapshotInfo | None) -> Iterator[Found]:
+def _check_info(snapshot: SnapshotColumns, info: SnapshotInfo | None) -> Iterator[Found]:
     if info is None:
         return
     for name in ("message", "flushed_at"):
@@ -115,7 +167,7 @@ def _check_info(snapshot: Snapshot, info: SnapshotInfo | None) -> Iterator[Found
             yield rules.SNAPSHOT_INFO, f"the metadata differs in {', '.join(names[:5])}", None
 
 
-def _check_metadata(snapshot: Snapshot) -> Iterator[Found]:
+def _check_metadata(snapshot: SnapshotColumns) -> Iterator[Found]:
     number = first_disorder([item.name.encode() for item in snapshot.metadata])
     if number is not None:
         name = snapshot.metadata[number].name
@@ -124,33 +176,31 @@ def _check_metadata(snapshot: Snapshot) -> Iterator[Found]:
         decode_metadata(snapshot.metadata, snapshot.spec_version)
     except FormatError as error:
         yield rules.SNAPSHOT_METADATA, error.reason, None
-    for field in snapshot.unknown_fields:
-        yield rules.NODE_UNKNOWN, f"unknown field {field.slot} of {field.table}", None
+    for unknown in snapshot.unknown_fields:
+        yield rules.NODE_UNKNOWN, f"unknown field {unknown.slot} of {unknown.table}", None
 
 
-def _check_nodes(snapshot: Snapshot) -> Iterator[Found]:
-    nodes = snapshot.nodes
+def _check_nodes(checked: CheckedNodes) -> Iterator[Found]:
+    nodes = checked.nodes
     number = first_disorder([node.path.encode() for node in nodes])
     if number is not None:
         by_component = first_disorder([path_sort_key(node.path) for node in nodes]) is None
         rule = rules.NODE_COMPONENT_ORDER if by_component else rules.NODE_ORDER
         yield rule, f"it comes after {nodes[number - 1].path}", nodes[number].path
-    paths: dict[NodeId, list[str]] = defaultdict(list)
-    for node in nodes:
-        paths[node.id].append(node.path)
-    for node_id, same in paths.items():
-        if len(same) > 1:
-            yield rules.NODE_ID_TWICE, f"{same[1]} also has the id {node_id}", same[0]
+    if len(checked.rows) < len(nodes):
+        paths: dict[NodeId, list[str]] = defaultdict(list)
+        for node in nodes:
+            paths[node.id].append(node.path)
+        for node_id, same in paths.items():
+            if len(same) > 1:
+                yield rules.NODE_ID_TWICE, f"{same[1]} also has the id {node_id}", same[0]
     groups = {node.path for node in nodes if not isinstance(node.node_data, ArrayNodeData)}
-    for node in nodes:
-        for rule, detail in check_node(node):
+    for row, node in enumerate(nodes):
+        for rule, detail in checked.problems.get(row, ()):
             yield rule, detail, node.path
         above = node.path.rpartition("/")[0] or "/"
         if node.path != "/" and above not in groups:
             yield rules.NODE_PARENT, f"there is no group {above}", node.path
-        if isinstance(node.node_data, ArrayNodeData):
-            for rule, detail in check_extents(node.node_data.manifests, node.node_data.num_chunks):
-                yield rule, detail, node.path
 
 
 def check_node_kinds(snapshot: SnapshotColumns) -> Iterator[Problem]:
@@ -171,11 +221,13 @@ def check_manifest_repeats(snapshot: SnapshotColumns) -> Iterator[Problem]:
         yield Problem(rules.MANIFEST_LIST, STANDARD.snapshot(snapshot.id), detail)
 
 
-def _check_manifest_order(snapshot: Snapshot) -> Iterator[Problem]:
-    for files in (snapshot.manifest_files, snapshot.manifest_files_v2 or ()):
-        number = first_disorder([file.id for file in files])
+def _check_manifest_order(snapshot: SnapshotColumns) -> Iterator[Problem]:
+    ids = snapshot.manifest_files.ids()
+    count = snapshot.num_manifest_files_v1
+    for part in (ids[:count], ids[count:]):
+        number = first_disorder(part)
         if number is not None:
-            detail = f"{files[number].id} comes after {files[number - 1].id}"
+            detail = f"{part[number]} comes after {part[number - 1]}"
             yield Problem(rules.MANIFEST_LIST, STANDARD.snapshot(snapshot.id), detail)
 
 

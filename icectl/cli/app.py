@@ -69,6 +69,7 @@ class Group:
 GROUPS = {
     "branch": Group("List, create, move and delete branches", default="list"),
     "tag": Group("List, create and delete tags", default="list"),
+    "ops-log": Group("Show the operations on the repository", default="list"),
     "status": Group("Show or set whether the repository accepts changes", default="show"),
     "config": Group("Show and change the configuration stored in the repository", default="get"),
     "metadata": Group("Show and change the metadata of the repository", default="get"),
@@ -89,7 +90,8 @@ COMMANDS = (
     Command("tag list", "List the tags", "refs:list_tags"),
     Command("tag create", "Create a tag", "refs:create_tag"),
     Command("tag delete", "Delete a tag permanently", "refs:delete_tag"),
-    Command("ops-log", "Show the operations on the repository", "ops_log:ops_log"),
+    Command("ops-log list", "List the operations on the repository", "ops_log:list_operations"),
+    Command("ops-log show", "Show what an operation changed", "ops_log:show_changes"),
     Command("status show", "Show whether the repository accepts changes", "settings:show_status"),
     Command("status set", "Set the repository online, read-only or offline", "settings:set_status"),
     Command("config get", "Show the stored configuration", "settings:get_config"),
@@ -99,6 +101,8 @@ COMMANDS = (
     Command("metadata unset", "Remove metadata values", "settings:unset_metadata"),
     Command("flags list", "List the feature flags", "settings:list_flags"),
     Command("flags set", "Turn a feature flag on or off", "settings:set_flag"),
+    Command("undo", "Take an operation back", "undo:undo"),
+    Command("restore", "Bring an earlier state of the repository back", "undo:restore"),
     Command("expire", "Release old snapshots from the history", "expire:expire"),
     Command("gc", "Delete unreferenced objects", "gc:collect"),
     Command("repair", "Repair what validate finds", "repair:repair"),
@@ -156,6 +160,13 @@ class PagedHelp:
 
 def _show_help(ctx: Any, _parameter: Any, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
+
+        class Formatter(ctx.formatter_class):  # type: ignore[misc]
+            def write_dl(self, rows: Any, col_max: int = 30, col_spacing: int = 2) -> None:
+                """Leave room for the text on a narrow terminal, so that no word is broken."""
+                super().write_dl(rows, min(col_max, self.width // 3 + 2), col_spacing)
+
+        ctx.formatter_class = Formatter
         with ctx.find_root().obj.output as output:
             output.write(ctx.get_help().splitlines(), paged=True)
         raise typer.Exit(0)
@@ -199,6 +210,27 @@ class LazyGroup(PagedHelp, TyperGroup):
     @property
     def _prefix(self) -> str:
         return "" if self.name == PROGRAM else str(self.name)
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Pass the options of the default subcommand on, as in `icectl ops-log -n 5`."""
+        default = self._prefix and GROUPS[self._prefix].default
+        if default and args and not self._is_own(ctx, args):
+            args = [default, *args]
+        return super().parse_args(ctx, args)
+
+    def _is_own(self, ctx: Any, args: list[str]) -> bool:
+        """Whether options of the group come first, and then nothing or a subcommand."""
+        own: dict[str, Any] = {name: one for one in self.get_params(ctx) for name in one.opts}
+        words = iter(args)
+        for word in words:
+            if not word.startswith("-"):
+                return True
+            option = own.get(word.partition("=")[0])
+            if option is None:
+                return False
+            if not (option.is_flag or option.count or "=" in word):
+                next(words, None)
+        return True
 
     def list_commands(self, ctx: Any) -> list[str]:
         # `run` turns help into an option, so only completion gets to see it.

@@ -18,7 +18,7 @@ import typer
 if TYPE_CHECKING:
     from icectl.repository.repository import Repository
 
-_HARMLESS = re.compile(r"[\w/][\w./@+-]*")
+_HARMLESS = re.compile(r"[\w/@][\w./@+-]*")
 Completer = Callable[[typer.Context, str], list[str]]
 
 
@@ -80,6 +80,15 @@ def _remotes(_ctx: typer.Context, _incomplete: str) -> Iterable[str]:
     return read_config_file(os.environ).repositories
 
 
+def _operations(ctx: typer.Context, incomplete: str) -> Iterable[str]:
+    """Numbers of operations in the repo file, and after `overwritten/` the backups it names."""
+    info = _open(ctx).info
+    updates = () if info is None else info.latest_updates
+    if incomplete.startswith("o"):
+        return [f"overwritten/{update.backup_path}" for update in updates if update.backup_path]
+    return [f"@{number}" for number in range(len(updates))]
+
+
 def _paths(incomplete: str, *, directories_only: bool) -> Iterable[str]:
     directory, slash, _ = incomplete.rpartition("/")
     for entry in os.scandir((directory + slash) or "."):
@@ -105,6 +114,7 @@ BY_METAVAR: dict[str | None, Completer] = {
     "FLAG": _completer(lambda *_: import_module("icectl.model.repo").FEATURE_FLAGS.values()),
     "CONFIG_KEY": _completer(lambda *_: import_module("icectl.ops.config_keys").KEYS),
     "CODE": _completer(lambda *_: [*import_module("icectl.checks.rules").RULES, "all"]),
+    "OP": _completer(_operations),
     "KIND": _completer(lambda *_: import_module("icectl.ops.ops_log").KINDS),
     "KINDS": _completer(lambda *_: ("snapshots", "transaction_logs", "manifests", "chunks")),
 }

@@ -8,7 +8,8 @@ from __future__ import annotations
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from icectl.cli.options import CommonOptions
 from icectl.cli.terminal import Output, is_terminal
 from icectl.cli.values import parse_moment
-from icectl.errors import RefusedError, UsageError
+from icectl.errors import Hint, RefusedError, UsageError
 from icectl.render.blocks import Block
 from icectl.render.text import escape_controls
 
@@ -75,10 +76,29 @@ class CommandContext:
         options = self.options.storage_option or ()
         return open_location(find_location(location, options, self.environ), self.environ)
 
-    def open_repository(self) -> Repository:
+    def open_repository(self, at_op: str | None = None, *, for_update: bool = False) -> Repository:
+        """Open the repository, in the state after the operation if one is given."""
         from icectl.repository.open import open_repository
 
-        return open_repository(self.open_storage())
+        storage = self.open_storage()
+        if at_op is None:
+            return open_repository(storage, for_update=for_update)
+        from icectl.repository.operations import open_at
+
+        return open_at(storage, at_op, self.parse_time)
+
+    def find_state(self, at_op: str | None) -> str | None:
+        """Return the backup with the state after the operation, which names it for good.
+
+        None for the newest state.
+        """
+        if at_op is None:
+            return None
+        from icectl.repository.operations import find_state
+        from icectl.repository.ops_log import REPO_PATH
+
+        path = find_state(self.open_storage(), at_op, self.parse_time)
+        return None if path == REPO_PATH else path
 
     def command_line(self, command: str, *arguments: str, repo: str | None = None) -> str:
         """Return a command line for the same repository that a user can paste into a shell."""
@@ -86,6 +106,12 @@ class CommandContext:
         if any(argument.startswith("-") for argument in arguments):
             return f"icectl {command} {options} -- {shlex.join(arguments)}"
         return " ".join(filter(None, ("icectl", command, shlex.join(arguments), options)))
+
+    def describe(self, hint: Hint) -> str:
+        """Return the sentence; its commands name the repository as the user did."""
+        from icectl.cli.hints import describe_hint
+
+        return describe_hint(hint, self.options)
 
     def now(self) -> int:
         """Microseconds since 1970-01-01 UTC; `ICECTL_NOW` overrides it for golden output."""
@@ -99,6 +125,10 @@ class CommandContext:
                 f"ICECTL_NOW is {fixed!r}, which is not a time",
                 hint="unset ICECTL_NOW, or set a time such as 2024-01-31T12:00:00Z",
             ) from None
+
+    def parse_time(self, text: str) -> int:
+        """Parse a date, a time or an age."""
+        return parse_moment(text, self.now())
 
     def parse_moment(self, text: str | None, *, last: bool = False) -> int | None:
         """Parse a value of `--since`, or with `last` of `--until`; None stays None."""
@@ -137,11 +167,17 @@ class CommandContext:
         elif self.options.json:
             self.emit_json({**(beside or {}), key: list(items)})
         else:
-            rest = iter(items)
-            first = list(islice(rest, 1))
-            if if_empty and not first:
+            found = self.begin(items, f"reading {key}")
+            if if_empty and found is None:
                 self.note(if_empty)
-            self.output.write(text(chain(first, rest)), paged=paged)
+            self.output.write(text(found or ()), paged=paged)
+
+    def begin(self, items: Iterable[T], label: str) -> Iterator[T] | None:
+        """Read the first item, with progress, and return all of them, or None if there is none."""
+        rest = iter(items)
+        with self.busy(label):
+            first = list(islice(rest, 1))
+        return chain(first, rest) if first else None
 
     def emit_json(self, document: Any) -> None:
         from icectl.render.json import render_json
@@ -174,6 +210,11 @@ class CommandContext:
         if not is_terminal(sys.stderr, self.environ):
             return ProgressDisplay(log=self._say).phase
         return ProgressDisplay(console=self._error_console()).phase
+
+    def busy(self, label: str) -> AbstractContextManager[Any]:
+        """Show on a terminal that work goes on whose length is unknown."""
+        shown = sys.stdout.isatty()  # otherwise rich, which is slow to import, is not needed
+        return self.progress(label, None, "") if shown else nullcontext()
 
     def _error_console(self) -> Console:
         import shutil

@@ -5,15 +5,16 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from contextlib import ExitStack
-from typing import Any
 
 from icectl.cli.locations import check_spark_conf
 from icectl.cli.spark_options import ROWS_FOR_SPARK, parse_spark_options
 from icectl.errors import UnsupportedError, UsageError
+from icectl.pipeline.engine import Engine
+from icectl.pipeline.local_engine import LocalEngine
 
 
-class SparkChoice(ExitStack):
-    """The meaning of `--engine` and the Spark options; closing it ends the session."""
+class EngineChoice(ExitStack):
+    """Chooses the engine by `--engine` and the Spark options; closing it ends the session."""
 
     def __init__(
         self, engine: str, master: str | None, remote: str | None, conf: Sequence[str], *, name: str
@@ -28,7 +29,7 @@ class SparkChoice(ExitStack):
         check_spark_conf(conf)
         self._options = parse_spark_options(master, remote, conf)
         self._name = name
-        self._session: Any = None
+        self._spark_engine: Engine | None = None
         self._least_refs: float = float("inf")
         missing = missing_for_spark(self._options, os.environ)
         self.is_asked_for = engine == "spark" or (
@@ -41,14 +42,14 @@ class SparkChoice(ExitStack):
         elif engine == "auto" and missing is None:
             self._least_refs = ROWS_FOR_SPARK
 
-    def session(self, num_chunk_refs: int) -> Any:
-        """Return the session, or None if this process can handle that many references."""
+    def choose(self, num_chunk_refs: int) -> Engine:
+        """Return the engine for that many references; the same one each time it is Spark."""
         if num_chunk_refs < self._least_refs:
-            return None
-        if self._session is None:
+            return LocalEngine()
+        if self._spark_engine is None:
+            from icectl.spark.engine import SparkEngine
             from icectl.spark.session import spark_session
 
-            self._session = self.enter_context(
-                spark_session(self._options, os.environ, name=self._name)
-            )
-        return self._session
+            session = self.enter_context(spark_session(self._options, os.environ, name=self._name))
+            self._spark_engine = SparkEngine(session)
+        return self._spark_engine

@@ -14,7 +14,6 @@ import typer
 from icectl.cli import exit_codes
 from icectl.cli.app import PROGRAM, called_command, parameters_of
 from icectl.cli.context import CommandContext
-from icectl.cli.hints import describe_hint
 from icectl.errors import (
     FormatError,
     IcectlError,
@@ -27,30 +26,54 @@ from icectl.limits import shorten
 from icectl.model.redaction import hide_known_secrets, hide_secrets
 
 
+class InterruptionError(IcectlError):
+    kind = "interrupted"
+    exit_code = exit_codes.INTERRUPTED
+
+
+class BugError(IcectlError):
+    kind = "bug"
+    exit_code = exit_codes.BUG
+
+
 def report_failure(error: BaseException, context: CommandContext, arguments: list[str]) -> int:
-    """Print the error to stderr; return the exit code."""
+    """Print the error to stderr, as an object with --json; return the exit code."""
     if isinstance(error, BrokenPipeError):
         return exit_codes.BROKEN_PIPE
     if isinstance(error, KeyboardInterrupt):
-        return _report("interrupted", "interrupted", None, exit_codes.INTERRUPTED, arguments)
-    if isinstance(error, typer.TyperException):
-        error = _usage_error(error, arguments)
-    if isinstance(error, IcectlError):
-        error = _with_hint(error, context)
-        hint = None if error.hint is None else describe_hint(error.hint, context.options)
-        return _report(error.kind, error.message, hint, error.exit_code, arguments, error.facts)
+        failure: IcectlError = InterruptionError("interrupted")
+    elif isinstance(error, typer.TyperException):
+        failure = _usage_error(error, arguments)
+    elif isinstance(error, IcectlError):
+        failure = _with_hint(error, context)
+    else:
+        failure = _bug(error, context)
+    hint = None if failure.hint is None else shorten(hide_secrets(context.describe(failure.hint)))
+    document = {
+        "kind": failure.kind,
+        "message": shorten(hide_secrets(failure.message)),
+        "hint": hint,
+        "exit_code": failure.exit_code,
+        **(failure.facts or {}),
+    }
+    # The raw arguments, because a usage error occurs before they are parsed.
+    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
+    as_json = "--json" in options or "--jsonl" in options
+    with contextlib.suppress(OSError):  # stderr may be closed
+        sys.stderr.write(_describe(document, as_json=as_json))
+        sys.stderr.flush()
+    return failure.exit_code
 
+
+def _bug(error: BaseException, context: CommandContext) -> BugError:
     if context.environ.get("ICECTL_DEBUG") or context.options.verbose >= 2:
         trace = "".join(traceback.format_exception(error))
         with contextlib.suppress(OSError):
             sys.stderr.write(hide_secrets(hide_known_secrets(trace, context.environ)))
     message = f"this is a bug in icectl: {type(error).__name__}: {error}"
-    return _report(
-        "bug",
+    return BugError(
         hide_known_secrets(message, context.environ),
-        "please report it with the traceback (ICECTL_DEBUG=1) and icectl --version",
-        exit_codes.BUG,
-        arguments,
+        hint="please report it with the traceback (ICECTL_DEBUG=1) and icectl --version",
     )
 
 
@@ -89,32 +112,12 @@ def _with_hint(error: IcectlError, context: CommandContext) -> IcectlError:
             return error
         # By default validate does not read manifests.
         level = " --level manifests" if (error.path or "").startswith("manifests/") else ""
-        hint = error.hint or f"find all damage with icectl validate{level}"
+        hint = error.hint or f"find all damage with `icectl validate{level}`"
         if isinstance(error, ObjectNotFoundError):
             # The repository refers to the file, so the repository is damaged.
             return FormatError("the file is missing", path=error.path, hint=hint)
         error.hint = hint
     return error
-
-
-def _report(
-    kind: str,
-    message: str,
-    hint: str | None,
-    code: int,
-    arguments: list[str],
-    facts: Mapping[str, int] | None = None,
-) -> int:
-    """Print a sentence to stderr, or an object with --json. Ignore a closed stderr."""
-    message = shorten(hide_secrets(message))
-    hint = None if hint is None else shorten(hide_secrets(hint))
-    error = {"kind": kind, "message": message, "hint": hint, "exit_code": code, **(facts or {})}
-    try:
-        sys.stderr.write(_describe(error, as_json=_wants_json(arguments)))
-        sys.stderr.flush()
-    except OSError:
-        pass
-    return code
 
 
 def _describe(error: Mapping[str, Any], *, as_json: bool) -> str:
@@ -128,9 +131,3 @@ def _describe(error: Mapping[str, Any], *, as_json: bool) -> str:
     if error["hint"] is not None:
         text += f"hint: {escape_controls(error['hint'])}\n"
     return escape_commands(text)
-
-
-def _wants_json(arguments: list[str]) -> bool:
-    """Look at the raw arguments, because a usage error occurs before they are parsed."""
-    options = arguments[: arguments.index("--")] if "--" in arguments else arguments
-    return "--json" in options or "--jsonl" in options

@@ -55,6 +55,8 @@ HINTS = {
     "configure-new-repository": "create a new repository with `icectl init --config-file`, or use "
     "`Repository.save_config` of the official package",
     # The ops log and its backups
+    "list-operations": "list the operations with `icectl ops-log`",
+    "name-operation": "write @N as `icectl ops-log` numbers them, a time, or the name of a backup",
     "look-at-ops-log": "check with `icectl ops-log` whether the change was made",
     "repair-ops-log": "run `icectl repair`, which adds an ops log entry with the current time",
     "set-clock": "set the clock of this machine, then check it with `icectl doctor`",
@@ -75,6 +77,9 @@ HINTS = {
     "--known-missing",
     "excuse-unreadable-backup": "it may be the only file that lists some commits; if you know why "
     "it is unreadable, name it with --known-missing",
+    "undelete-tag": "add --undelete-tag; clients that know that it was deleted may refuse it",
+    "undo-later-first": "undo the later operations first, the newest of them first, as "
+    "`icectl ops-log` lists them; or change a part with --only",
     # gc and expire
     "allow-recent": "give --older-than at least 1d, or add --allow-recent if nobody is writing",
     "allow-recent-backups": "give --overwritten-older-than at least 1d, or the same time as "
@@ -134,21 +139,22 @@ def shell_argument(text: str) -> str:
 
 def describe_hint(hint: Hint, options: CommonOptions | None = None) -> str:
     """The sentence for the user; its commands name the repository as `options` do."""
-    if not isinstance(hint, Remedy):
-        return hint
-    template = HINTS[hint.name]
     place = options.repository_words() if options is not None else ""
-    if place:
-        # After `--` an option would be an argument.
-        at_end = not any(fact.startswith("-") for fact in hint.facts.values())
-        template = _add_place(template, place, at_end=at_end)
+    if not isinstance(hint, Remedy):
+        return _add_place(hint, place)
+    # After `--` an option would be an argument.
+    at_end = not any(fact.startswith("-") for fact in hint.facts.values())
+    escaped = place.replace("{", "{{").replace("}", "}}")
+    template = _add_place(HINTS[hint.name], escaped, at_end=at_end)
     return _QuotingFormatter().vformat(template, (), hint.facts)
 
 
-def _add_place(template: str, place: str, *, at_end: bool) -> str:
+def _add_place(hint: str, place: str, *, at_end: bool = True) -> str:
+    """Add the options that name the repository to each command in backticks."""
     from icectl.cli.app import called_command, parameters_of
 
-    place = place.replace("{", "{{").replace("}", "}}")
+    if not place:
+        return hint
 
     def add(found: re.Match[str]) -> str:
         call = found[1]
@@ -160,7 +166,7 @@ def _add_place(template: str, place: str, *, at_end: bool) -> str:
         words = (command, rest, f" {place}") if at_end else (command, f" {place}", rest)
         return f"`icectl {''.join(words)}`"
 
-    return re.sub("`icectl ([^`]+)`", add, template)
+    return re.sub("`icectl ([^`]+)`", add, hint)
 
 
 class _QuotingFormatter(string.Formatter):

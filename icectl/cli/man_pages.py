@@ -27,7 +27,10 @@ COMMON_OPTIONS = """\
 **icectl-config**(5) describes the config file and the environment variables, \
 **icectl-json**(7) the document that `--json` prints."""
 RELATED = {
-    "expire": ("icectl-gc(1)",),
+    "ops-log": ("icectl-undo(1)", "icectl-restore(1)"),
+    "undo": ("icectl-ops-log(1)", "icectl-restore(1)", "icectl-gc(1)"),
+    "restore": ("icectl-ops-log(1)", "icectl-undo(1)", "icectl-gc(1)"),
+    "expire": ("icectl-gc(1)", "icectl-undo(1)"),
     "gc": ("icectl-expire(1)", "icectl-validate(1)", "icectl-tables(7)"),
     "validate": ("icectl-rules(7)", "icectl-repair(1)", "icectl-recovery(7)"),
     "repair": ("icectl-recovery(7)", "icectl-rules(7)", "icectl-validate(1)"),
@@ -71,8 +74,8 @@ def _command_page(word: str) -> str:
         parts.append(f"`icectl {word}` without a subcommand runs `{default}`.")
     for name, command in commands.items():
         heading = [f"### icectl {name}"] if word in GROUPS else []
-        parts += [*heading, command.help, *_arguments(command)]
-        options = list(_options(own_parameters(command)))
+        parts += [*heading, command.help, *_definitions(command.params, "argument")]
+        options = list(_definitions(own_parameters(command), "option"))
         parts += ["## OPTIONS", *options] if options and word not in GROUPS else options
     parts += ["## COMMON OPTIONS", COMMON_OPTIONS]
     more = MANUAL / f"icectl-{word}.1.md"
@@ -95,21 +98,15 @@ def _synopsis(name: str, command: Any) -> str:
     return " ".join(parts)
 
 
-def _arguments(command: Any) -> Iterator[str]:
-    for one in command.params:
-        if one.param_type_name == "argument":
-            yield f"*{_metavar(one)}*\n: {one.help}"
-
-
-def _options(parameters: Iterable[Any]) -> Iterator[str]:
+def _definitions(parameters: Iterable[Any], kind: str) -> Iterator[str]:
     for one in parameters:
-        if one.param_type_name == "option":
-            term = ", ".join(f"`{name}`" for name in one.opts)
-            text = one.help
-            if not one.is_flag and not one.count:
-                term += f" *{_metavar(one)}*"
-                text += f" Default: {one.default}." if one.default else ""
-            yield f"{term}\n: {text}"
+        if one.param_type_name != kind:
+            continue
+        terms = [f"`{name}`" for name in one.opts] if kind == "option" else []
+        takes_value = kind == "argument" or not (one.is_flag or one.count)
+        value = [f"*{_metavar(one)}*"] if takes_value else []
+        default = f" Default: {one.default}." if terms and value and one.default else ""
+        yield f"{' '.join([', '.join(terms), *value]).strip()}\n: {one.help}{default}"
 
 
 def _metavar(parameter: Any) -> str:
@@ -181,7 +178,7 @@ def _columns(table: str) -> Iterator[str]:
 
 INSERTS: dict[str, Callable[[str], Iterable[str]]] = {
     "commands": _commands,
-    "common-options": lambda _: _options(root().params),
+    "common-options": lambda _: _definitions(root().params, "option"),
     "exit-codes": _exit_codes,
     "jsonl-commands": _jsonl_commands,
     "policy-keys": _policy_keys,

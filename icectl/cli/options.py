@@ -38,14 +38,14 @@ class CommonOptions:
 
     repo: Annotated[
         str | None,
-        typer.Option("--repo", "-r", metavar="LOCATION"),
+        typer.Option("--repo", "-r", metavar="LOCATION", is_eager=True),
         "The repository: a path, a URL (s3://, gs://, file://, memory://) or a name from "
         "the config file. Default: $ICECTL_REPO, else the repository around the current "
         "directory.",
     ] = None
     storage_option: Annotated[
         list[str] | None,
-        typer.Option(metavar="KEY=VALUE"),
+        typer.Option(metavar="KEY=VALUE", is_eager=True),
         "A storage option, such as endpoint_url=http://127.0.0.1:9000. Repeatable. "
         "Credentials come from the standard variables and files.",
     ] = None
@@ -106,7 +106,7 @@ def command(
 
         @functools.wraps(body)
         def run(ctx: typer.Context, **values: Any) -> int | None:
-            from icectl.cli.logs import shown_logs
+            from icectl.cli.terminal import shown_logs
 
             context: CommandContext = ctx.obj
             context.command = ctx.command_path.partition(" ")[2]
@@ -175,15 +175,16 @@ def refuse_location(ctx: typer.Context, value: Any) -> Any:
     """Show the right command to users who type `icectl log ./repo`."""
     from icectl.cli.locations import looks_like_location
 
-    texts = value if isinstance(value, list | tuple) else [value]
-    for text in texts:
+    takes = {one.name for one in ctx.command.params}
+    given = CommonOptions.gather(ctx).repository_words()
+    for text in value if isinstance(value, list | tuple) else [value]:
         if isinstance(text, str) and looks_like_location(text):
-            call = f"{ctx.command_path} -r {shlex.quote(text)}"
-            if text.startswith("/") and any(one.metavar == "PATH" for one in ctx.command.params):
-                call += f"; for a node, run {ctx.command_path} main {shlex.quote(text)}"
-            if not any(one.name == "repo" for one in ctx.command.params):
-                call = ctx.command.get_usage(ctx).removeprefix("Usage: ")
-            raise UsageError(f"expected a name or a REF, but {text} is a location", hint=call)
+            word = shlex.quote(text)
+            calls = [f"{ctx.command_path} -r {word}"] if "repo" in takes and not given else []
+            if text.startswith("/") and "path" in takes:
+                calls.append(f"for a node, run {ctx.command_path} main {word} {given}".rstrip())
+            hint = "; ".join(calls) or ctx.command.get_usage(ctx).removeprefix("Usage: ")
+            raise UsageError(f"expected a name or a REF, but {text} is a location", hint=hint)
     return value
 
 
@@ -208,6 +209,17 @@ SinceOption = Annotated[Time, f"Show entries since this. {_MOMENT_HELP}"]
 UntilOption = Annotated[Time, f"Show entries until this. {_MOMENT_HELP} A date includes the day."]
 ExpectOption = Annotated[
     str | None, typer.Option(metavar="REF"), "Refuse unless it points to this snapshot."
+]
+OP_HELP = (
+    "An operation: @N counts back from the newest, which is @0; a date, time or age (3d) means the "
+    "state at that time; or the name of a backup in overwritten/, or the end of it. "
+    "`icectl ops-log` lists them."
+)
+OpArgument = Annotated[str, typer.Argument(metavar="OP"), OP_HELP]
+AtOpOption = Annotated[
+    str | None,
+    typer.Option(metavar="OP"),
+    f"Show the repository as it was after an operation. {OP_HELP}",
 ]
 YesOption = Annotated[bool, typer.Option("--yes", "-y"), "Do not ask for confirmation."]
 DryRunOption = Annotated[Flag, "Show what would be done without changing anything."]

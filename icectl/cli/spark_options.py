@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from icectl.cli.options import Flag, Time
+from icectl.cli.options import AtOpOption, Flag, Time
 from icectl.errors import UsageError
 
 if TYPE_CHECKING:
     from icectl.cli.context import CommandContext
-    from icectl.cli.engines import SparkChoice
+    from icectl.cli.engines import EngineChoice
     from icectl.repository.repository import Repository
     from icectl.spark.session import SparkOptions
     from icectl.tables.scope import Scope
@@ -55,11 +55,11 @@ class SparkPlace:
         "A Spark setting, such as spark.executor.memory=4g. Repeatable.",
     ] = ()  # type: ignore[assignment]
 
-    def choose(self, engine: str, command: str) -> SparkChoice:
-        from icectl.cli.engines import SparkChoice
+    def choose(self, engine: str, command: str) -> EngineChoice:
+        from icectl.cli.engines import EngineChoice
 
         place = (self.spark_master, self.spark_remote, self.spark_conf)
-        return SparkChoice(engine, *place, name=f"icectl {command}")
+        return EngineChoice(engine, *place, name=f"icectl {command}")
 
     def parse(self) -> SparkOptions:
         """Combine the options; raise `UsageError` if they are invalid or contain a secret."""
@@ -86,15 +86,24 @@ class ScopeOptions:
         "(2024-01-31T12:00:00Z), or an age (3d). refs, ops_log and objects are always as they "
         "are now.",
     ] = None
+    at_op: AtOpOption = None
 
-    def resolve(self, context: CommandContext, repository: Repository) -> Scope:
-        """Resolve the versions to snapshot ids, which do not change while tables are read."""
+    def resolve(self, context: CommandContext) -> tuple[Repository, Scope]:
+        """Open the repository, and resolve what does not change while tables are read.
+
+        That is, the versions to snapshot ids, and the operation to the backup of its state.
+        """
+        from icectl.repository.ops_log import BACKUPS
         from icectl.tables.scope import Scope
 
         if self.ref and self.all_snapshots:
             raise UsageError("--ref and --all-snapshots cannot be combined")
+        state = context.find_state(self.at_op)
+        repository = context.open_repository(state)
         ids = tuple(str(repository.resolve(ref).snapshot_id) for ref in self.ref)
-        return Scope(ids, self.all_snapshots, context.parse_moment(self.as_of))
+        backup = None if state is None else state.removeprefix(f"{BACKUPS}/")
+        as_of = context.parse_moment(self.as_of)
+        return repository, Scope(ids, self.all_snapshots, as_of, backup)
 
 
 def parse_spark_options(

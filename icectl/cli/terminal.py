@@ -1,21 +1,24 @@
-"""Output to stdout, to a pager if stdout is a terminal, and notes to stderr."""
+"""Output to stdout or a pager; notes and log records to stderr."""
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Self, TextIO
 
 from icectl.errors import IcectlError
+from icectl.model.redaction import hide_secrets
 from icectl.render.plain import plain_lines
-from icectl.render.text import escape_commands
+from icectl.render.text import escape_commands, escape_controls
 
 if TYPE_CHECKING:
     import subprocess
 
     from icectl.render.blocks import Block
 
+CLEAR_LINE = "\r\x1b[K"
 LINES_PER_WRITE = 500
 
 
@@ -149,3 +152,32 @@ def _start_pager(environ: Mapping[str, str]) -> subprocess.Popen[str] | None:
         errors="backslashreplace",
         env={"LESS": "FRX", "LV": "-c", **environ},
     )
+
+
+@contextlib.contextmanager
+def shown_logs(verbosity: int, environ: Mapping[str, str]) -> Iterator[None]:
+    """Show notes with verbosity 1, and every request with its duration from 2."""
+    if verbosity <= 0:
+        yield
+        return
+    # The line may contain a progress bar.
+    start = CLEAR_LINE if is_terminal(sys.stderr, environ) else ""
+
+    class Formatter(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            time = f"{record.relativeCreated / 1000:.3f} s: " if verbosity > 1 else ""
+            return f"{start}icectl: {time}{escape_controls(hide_secrets(record.getMessage()))}"
+
+    logger = logging.getLogger("icectl")
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Formatter())
+    before = logger.level
+    logger.addHandler(handler)
+    logger.setLevel(logging.DEBUG if verbosity > 1 else logging.INFO)
+    logger.propagate = False
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(before)
+        logger.propagate = True

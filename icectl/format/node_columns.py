@@ -129,20 +129,22 @@ def _decode_nodes(columns: ColumnReader, start: int, count: int) -> NodeColumns:
     reader = columns.reader
     reader.spend_elements(count, start)
     ids = np.empty((count, 8), np.uint8)
-    path, user_data = _empty_spans(columns, count), _empty_spans(columns, count)
+    path, user_data, extra = (_empty_spans(columns, count) for _ in range(3))
     kind = np.empty(count, np.uint8)
     data = np.empty(count, np.int64)
     positions = columns.follow(spread(np.array([start]), np.array([count]), 4))
     for rows, group, plan in columns.tables(NODE_SNAPSHOT, positions):
-        id_, path_place, user_data_place, _, extra = plan.places
+        id_, path_place, user_data_place, _, extra_place = plan.places
         tag, value = plan.slots[3:5]
         ids[rows] = columns.structs(group + id_, 8)
         path.start[rows], path.length[rows] = columns.strings(group + path_place, "a node path")
         user_data.start[rows], user_data.length[rows] = columns.vectors(
             group + user_data_place, 1, "the metadata of a node"
         )
-        if extra:
-            columns.vectors(group + extra, 1, "the extra bytes of a node")
+        if extra_place:
+            extra.start[rows], extra.length[rows] = columns.vectors(
+                group + extra_place, 1, "the extra bytes of a node"
+            )
         codes = columns.bytes[group + tag] if tag and value else np.zeros(1, np.uint8)
         if not codes.all():
             raise FormatError(
@@ -155,7 +157,7 @@ def _decode_nodes(columns: ColumnReader, start: int, count: int) -> NodeColumns:
     for _ in columns.tables(GROUP_NODE_DATA, data[kind == GROUP]):
         pass  # a group has no fields, but its table is checked
     arrays = np.flatnonzero(kind == ARRAY)
-    shape, shape_v2, manifests = _decode_arrays(columns, arrays, data[arrays], count)
+    shape, shape_v2, names, manifests = _decode_arrays(columns, arrays, data[arrays], count)
     relative = (path.length == 0) | (columns.bytes[path.start] != ord("/"))
     if relative.any():
         raise FormatError(
@@ -175,15 +177,19 @@ def _decode_nodes(columns: ColumnReader, start: int, count: int) -> NodeColumns:
         *_decode_shapes(columns, shape, shape_v2),
         shape.count > 0,
         shape_v2.is_present,
+        names.firsts(),
+        _decode_names(columns, names),
+        names.is_present,
         manifests.firsts(),
         *_decode_manifest_refs(columns, manifests),
+        extra,
         read,
     )
 
 
 def _decode_arrays(
     columns: ColumnReader, arrays: NDArray[np.intp], positions: Positions, count: int
-) -> tuple[_Lists, _Lists, _Lists]:
+) -> tuple[_Lists, _Lists, _Lists, _Lists]:
     shape, names, manifests, shape_v2 = (_Lists(count) for _ in range(4))
     for chosen, group, plan in columns.tables(ARRAY_NODE_DATA, positions):
         rows = arrays[chosen]
@@ -194,17 +200,24 @@ def _decode_arrays(
             names.put(columns, rows, group + names_place, 4, "a list of dimension names")
         if shape_v2_place:
             shape_v2.put(columns, rows, group + shape_v2_place, 4, "a shape")
+    return shape, shape_v2, names, manifests
+
+
+def _decode_names(columns: ColumnReader, names: _Lists) -> Spans:
     tables = columns.follow(names.elements(4))
-    for _, group, plan in columns.tables(DIMENSION_NAME, tables):
+    spans = _empty_spans(columns, len(tables))
+    for rows, group, plan in columns.tables(DIMENSION_NAME, tables):
         if plan.places[0]:
-            columns.strings(group + plan.places[0], "a dimension name")
-    return shape, shape_v2, manifests
+            spans.start[rows], spans.length[rows] = columns.strings(
+                group + plan.places[0], "a dimension name"
+            )
+    return spans
 
 
 def _decode_shapes(
     columns: ColumnReader, shape: _Lists, shape_v2: _Lists
-) -> tuple[Firsts, NDArray[np.uint64], NDArray[np.uint64]]:
-    """Return each node's first dimension, and each dimension's length and number of chunks."""
+) -> tuple[Firsts, NDArray[np.uint64], NDArray[np.uint64], NDArray[np.uint64]]:
+    """Return each node's first dimension, and each dimension's length, chunks and chunk length."""
     is_v2 = shape_v2.is_present
     firsts = _firsts(np.where(is_v2, shape_v2.count, shape.count))
     length = np.zeros(int(firsts[-1]), np.uint64)
@@ -220,10 +233,11 @@ def _decode_shapes(
     structs = shape.elements(16)[~np.repeat(is_v2, shape.count)]
     of_v1 = np.flatnonzero(~np.repeat(is_v2, np.diff(firsts)))
     length[of_v1] = columns.longs(structs)
-    chunk_length = columns.longs(structs + 8)
-    whole, rest = np.divmod(length[of_v1], np.maximum(chunk_length, 1))
-    num_chunks[of_v1] = np.where(chunk_length > 0, whole + (rest > 0), 0)
-    return firsts, length, num_chunks
+    chunk_length = np.zeros(len(length), np.uint64)
+    chunk_length[of_v1] = own = columns.longs(structs + 8)
+    whole, rest = np.divmod(length[of_v1], np.maximum(own, 1))
+    num_chunks[of_v1] = np.where(own > 0, whole + (rest > 0), 0)
+    return firsts, length, num_chunks, chunk_length
 
 
 def _decode_manifest_refs(

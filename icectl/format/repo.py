@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
+from typing import Any
 
 from icectl.errors import FormatError
 from icectl.format.envelope import FileType, decode_flatbuffers_envelope, encode_envelope
@@ -13,13 +14,16 @@ from icectl.format.reader import Field, Reader, Table
 from icectl.format.schema import REPO, SNAPSHOT_INFO, UPDATE, RawRef, RawRepo, RawSnapshotInfo
 from icectl.format.writer import Writer, refuse_unknown
 from icectl.model.ids import SnapshotId
-from icectl.model.repo import Ref, RepoInfo, SnapshotInfo, Update
+from icectl.model.repo import Ref, RepoInfo, SnapshotInfo, Update, ids_of
 from icectl.model.values import UnknownField
+
+FEW_SNAPSHOTS = 4096
+"""More of them are read as columns; importing numpy takes longer than to read so few."""
 
 
 @lru_cache(maxsize=1)  # a change reads the file again, and usually it has not changed
 def decode_repo(data: bytes) -> RepoInfo:
-    return repo_info(*decode_raw_repo(data))
+    return RepoFile(data).decode_all()
 
 
 def decode_raw_repo(data: bytes) -> tuple[RawRepo, tuple[UnknownField, ...]]:
@@ -49,52 +53,105 @@ class RefTarget:
     parent_id: SnapshotId | None
 
 
-@dataclass(frozen=True, slots=True)
-class RepoRefs:
-    branches: Mapping[str, RefTarget]
-    tags: Mapping[str, RefTarget]
-    newest: Update | None
-    """The newest update."""
+class RepoFile:
+    """A repo info file, of which snapshots and updates are decoded when they are asked for.
 
+    There are a thousand updates in most backups, and most readers need one of them, or none.
+    """
 
-def decode_repo_refs(data: bytes) -> RepoRefs:
-    """Decode branches and tags, and only those snapshots that they point to."""
-    payload = decode_flatbuffers_envelope(data, FileType.REPO_INFO).payload
-    reader = Reader(payload, file_size=len(data))
-    raw: RawRepo = reader.read_root(_SHORT_REPO)
-    start, count = raw.snapshots
+    def __init__(self, data: bytes) -> None:
+        payload = decode_flatbuffers_envelope(data, FileType.REPO_INFO).payload
+        self._reader = Reader(payload, file_size=len(data))
+        self._raw: RawRepo = self._reader.read_root(_SHORT_REPO)
 
-    def entry(index: int) -> RawSnapshotInfo:
+    @property
+    def repo_before_updates(self) -> str | None:
+        name: str | None = self._raw.repo_before_updates
+        return name
+
+    @property
+    def deleted_tags(self) -> tuple[str, ...]:
+        names: tuple[str, ...] = self._raw.deleted_tags
+        return names
+
+    @cached_property
+    def newest_update(self) -> Update | None:
+        start, count = self._raw.latest_updates
+        return self._reader.read_table(UPDATE, self._reader.follow(start)) if count else None
+
+    @cached_property
+    def latest_updates(self) -> tuple[Update, ...]:
+        return self._read_tables(UPDATE, *self._raw.latest_updates)
+
+    @cached_property
+    def snapshots(self) -> Sequence[SnapshotInfo]:
+        start, count = self._raw.snapshots
+        if count > FEW_SNAPSHOTS:
+            from icectl.format.snapshot_info_columns import read_snapshot_infos
+
+            return read_snapshot_infos(self._reader, start, count)
+        entries = self._read_tables(SNAPSHOT_INFO, start, count)
+        return _snapshot_infos(entries, [entry.id for entry in entries])
+
+    def branch_targets(self) -> dict[str, RefTarget]:
+        """The target of each branch; of the snapshots, only these are read."""
+        return {ref.name: self._target(ref) for ref in self._raw.branches}
+
+    def tag_targets(self) -> dict[str, RefTarget]:
+        return {ref.name: self._target(ref) for ref in self._raw.tags}
+
+    @property
+    def branches(self) -> tuple[Ref, ...]:
+        return _refs(self._raw.branches, self._ids, "branch")
+
+    @property
+    def tags(self) -> tuple[Ref, ...]:
+        return _refs(self._raw.tags, self._ids, "tag")
+
+    def decode_all(self) -> RepoInfo:
+        raw = self._raw._replace(latest_updates=self.latest_updates)
+        return _repo_info(raw, self.snapshots, self._ids, self._reader.unknown_fields)
+
+    @cached_property
+    def _ids(self) -> Sequence[SnapshotId]:
+        return ids_of(self.snapshots)
+
+    def _read_tables(self, table: Table, start: int, count: int) -> tuple[Any, ...]:
+        self._reader.spend_elements(count, start)
+        follow, read_table = self._reader.follow, self._reader.read_table
+        return tuple(read_table(table, follow(slot)) for slot in range(start, start + 4 * count, 4))
+
+    def _target(self, ref: RawRef) -> RefTarget:
+        found = self._entry(ref.snapshot_index)
+        is_root = found.parent_offset == -1
+        return RefTarget(found.id, None if is_root else self._entry(found.parent_offset).id)
+
+    def _entry(self, index: int) -> RawSnapshotInfo:
+        start, count = self._raw.snapshots
         if not 0 <= index < count:
             raise FormatError(f"a ref points to snapshot number {index}, but there are {count}")
-        found: RawSnapshotInfo = reader.read_table(SNAPSHOT_INFO, reader.follow(start + 4 * index))
+        position = self._reader.follow(start + 4 * index)
+        found: RawSnapshotInfo = self._reader.read_table(SNAPSHOT_INFO, position)
         return found
-
-    def target(ref: RawRef) -> RefTarget:
-        found = entry(ref.snapshot_index)
-        is_root = found.parent_offset == -1
-        return RefTarget(found.id, None if is_root else entry(found.parent_offset).id)
-
-    updates, num_updates = raw.latest_updates
-    return RepoRefs(
-        {ref.name: target(ref) for ref in raw.branches},
-        {ref.name: target(ref) for ref in raw.tags},
-        reader.read_table(UPDATE, reader.follow(updates)) if num_updates else None,
-    )
 
 
 def repo_info(raw: RawRepo, unknown_fields: tuple[UnknownField, ...]) -> RepoInfo:
     ids = [entry.id for entry in raw.snapshots]
-    if len(set(ids)) < len(ids):
-        raise FormatError("the repo info lists a snapshot twice")
+    return _repo_info(raw, _snapshot_infos(raw.snapshots, ids), ids, unknown_fields)
+
+
+def _repo_info(
+    raw: RawRepo,
+    snapshots: Sequence[SnapshotInfo],
+    ids: Sequence[SnapshotId],
+    unknown_fields: tuple[UnknownField, ...],
+) -> RepoInfo:
     return RepoInfo(
         spec_version=raw.spec_version,
         tags=_refs(raw.tags, ids, "tag"),
         branches=_refs(raw.branches, ids, "branch"),
         deleted_tags=raw.deleted_tags,
-        snapshots=tuple(
-            SnapshotInfo(entry.id, _parent(entry, ids), *entry[2:]) for entry in raw.snapshots
-        ),
+        snapshots=snapshots,
         status=raw.status,
         metadata=raw.metadata,
         latest_updates=raw.latest_updates,
@@ -105,6 +162,14 @@ def repo_info(raw: RawRepo, unknown_fields: tuple[UnknownField, ...]) -> RepoInf
         extra=raw.extra,
         unknown_fields=unknown_fields,
     )
+
+
+def _snapshot_infos(
+    entries: Sequence[RawSnapshotInfo], ids: Sequence[SnapshotId]
+) -> tuple[SnapshotInfo, ...]:
+    if len(set(ids)) < len(ids):
+        raise FormatError("the repo info lists a snapshot twice")
+    return tuple(SnapshotInfo(entry.id, _parent(entry, ids), *entry[2:]) for entry in entries)
 
 
 def _refs(raw: Sequence[RawRef], ids: Sequence[SnapshotId], kind: str) -> tuple[Ref, ...]:
@@ -122,10 +187,14 @@ def _parent(entry: RawSnapshotInfo, ids: Sequence[SnapshotId]) -> SnapshotId | N
     if offset == -1:
         return None
     if not 0 <= offset < len(ids):
-        raise FormatError(
-            f"the parent of snapshot {entry.id} is number {offset} of {len(ids)} snapshots"
-        )
+        raise parent_error(entry.id, offset, len(ids))
     return ids[offset]
+
+
+def parent_error(snapshot_id: SnapshotId, offset: int, count: int) -> FormatError:
+    return FormatError(
+        f"the parent of snapshot {snapshot_id} is number {offset} of {count} snapshots"
+    )
 
 
 def encode_repo(info: RepoInfo) -> bytes:

@@ -7,7 +7,7 @@ the row at which each node's list begins, and one more for the end of the last.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
@@ -34,6 +34,7 @@ ARRAY, GROUP = 1, 2
 """`kind` of a node. Other numbers are kinds that this version of icectl does not know."""
 
 Id = TypeVar("Id", bound=ObjectId)
+Slices = TypeVar("Slices", bytes, list[tuple[bool, bytes]])
 Firsts = NDArray[np.int64]
 Ids = NDArray[np.uint8]
 
@@ -51,8 +52,15 @@ class NodeColumns:
     array_length: NDArray[np.uint64]
     num_chunks: NDArray[np.uint64]
     """As in `ArrayNodeData`: of `shape_v2`, or else of `shape`."""
+    chunk_length: NDArray[np.uint64]
+    """Of `shape`; 0 in version 2."""
     uses_shape_v1: NDArray[np.bool_]
     has_shape_v2: NDArray[np.bool_]
+    first_name: Firsts
+    """(n + 1)"""
+    dimension_name: Spans
+    """The span of a dimension without a name starts at 0."""
+    has_names: NDArray[np.bool_]
     first_manifest: Firsts
     """(n + 1)"""
     manifest_id: Ids
@@ -61,6 +69,8 @@ class NodeColumns:
     """(manifests + 1)"""
     extents: NDArray[np.uint32]
     """(extents, 2): from (inclusive) and to (exclusive)."""
+    extra: Spans
+    """The span of a node without extra bytes starts at 0."""
     read: Callable[[int], NodeSnapshot]
     """Return the node of a row as an object."""
 
@@ -106,18 +116,39 @@ class NodeColumns:
                     node_id, manifest_id = (part[row].tobytes() for part in parts)
                     yield NodeId(node_id), ManifestId(manifest_id), prod(lengths)
 
-    def manifest_lists(self) -> list[tuple[bytes, bytes]]:
-        """Return ids and extents of each node's manifests, as bytes to compare."""
-        ids, extents = self.manifest_id.tobytes(), self.extents.tobytes()
-        width = self.manifest_id.shape[1]
-        id_places = (width * self.first_manifest).tolist()
-        extent_places = (8 * self.first_extent[self.first_manifest]).tolist()
-        return [
-            (ids[start:end], extents[first:last])
-            for (start, end), (first, last) in zip(
-                pairwise(id_places), pairwise(extent_places), strict=True
+    def manifest_lists(self) -> list[tuple[bytes, ...]]:
+        """Return a value for each node, equal if and only if its list of manifests is."""
+        extents = self.first_extent[self.first_manifest]
+        ids = cut(self.manifest_id.tobytes(), self.first_manifest * self.manifest_id.shape[1])
+        counts = cut(np.diff(self.first_extent).tobytes(), self.first_manifest * 8)
+        return list(zip(ids, counts, cut(self.extents.tobytes(), extents * 8), strict=True))
+
+    def contents(self) -> list[tuple[Hashable, ...]]:
+        """Return a value for each node, equal if and only if the nodes are."""
+        shapes = np.stack((self.array_length, self.num_chunks, self.chunk_length), axis=1)
+        flags = (self.has_shape_v2, self.has_names, self.extra.start > 0, self.uses_shape_v1)
+        names = list(
+            zip(
+                (self.dimension_name.start > 0).tolist(), self.dimension_name.to_list(), strict=True
             )
-        ]
+        )
+        # The columns do not have all of a damaged array with both shapes: it is equal to none.
+        strange = (self.has_shape_v2 & self.uses_shape_v1).tolist()
+        return list(
+            zip(
+                byte_rows(self.id),
+                self.path.to_list(),
+                self.user_data.to_list(),
+                self.kind.tolist(),
+                byte_rows(np.stack(flags, axis=1).view(np.uint8)),
+                cut(shapes.tobytes(), self.first_dimension * 24),
+                map(tuple, cut(names, self.first_name)),
+                self.manifest_lists(),
+                self.extra.to_list(),
+                [object() if is_strange else None for is_strange in strange],
+                strict=True,
+            )
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,6 +228,11 @@ class SnapshotColumns:
         return is_parent_lost(self.id, self.parent_id, len(self.nodes))
 
 
+def cut(values: Slices, places: Firsts) -> list[Slices]:
+    """Return the values between each place and the next."""
+    return [values[first:last] for first, last in pairwise(places.tolist())]
+
+
 def byte_rows(rows: Ids) -> list[bytes]:
     """Return each row of a matrix of bytes."""
     if not rows.size:
@@ -220,6 +256,7 @@ def columns_of(snapshot: Snapshot) -> SnapshotColumns:
         node.node_data if isinstance(node.node_data, ArrayNodeData) else None for node in nodes
     ]
     manifests = [() if array is None else array.manifests for array in arrays]
+    names = [() if array is None else array.dimension_names or () for array in arrays]
     shapes = [() if array is None else array.array_shape for array in arrays]
     refs = [ref for of_node in manifests for ref in of_node]
     return SnapshotColumns(
@@ -234,14 +271,21 @@ def columns_of(snapshot: Snapshot) -> SnapshotColumns:
             _firsts(shapes),
             np.array([length for shape in shapes for length in shape], np.uint64),
             np.array([n for array in arrays if array for n in array.num_chunks], np.uint64),
+            np.array([n for array in arrays if array for n in _chunk_lengths(array)], np.uint64),
             np.array([bool(array and array.shape) for array in arrays], np.bool_),
             np.array([bool(array and array.shape_v2 is not None) for array in arrays], np.bool_),
+            _firsts(names),
+            _spans([None if name is None else name.encode() for one in names for name in one]),
+            np.array(
+                [bool(array and array.dimension_names is not None) for array in arrays], np.bool_
+            ),
             _firsts(manifests),
             _matrix([ref.object_id for ref in refs], 12),
             _firsts([ref.extents for ref in refs]),
             np.array(
                 [(extent.from_, extent.to) for ref in refs for extent in ref.extents], np.uint32
             ).reshape(-1, 2),
+            _spans([node.extra for node in nodes]),
             nodes.__getitem__,
         ),
         snapshot.flushed_at,
@@ -270,10 +314,18 @@ def _matrix(rows: list[Any], size: int) -> Ids:
     return np.frombuffer(b"".join(rows), np.uint8).reshape(-1, width)
 
 
-def _spans(texts: list[bytes]) -> Spans:
-    lengths = np.array([len(text) for text in texts], np.uint32)
-    starts = np.cumsum(lengths, dtype=np.uint32) - lengths
-    return Spans(b"".join(texts), starts, lengths)
+def _chunk_lengths(array: ArrayNodeData) -> list[int]:
+    if array.shape_v2 is not None:
+        return [0] * len(array.shape_v2)
+    return [dimension.chunk_length for dimension in array.shape]
+
+
+def _spans(texts: Sequence[bytes | None]) -> Spans:
+    """Where there is no text, the span starts at 0, which is before the first text."""
+    lengths = np.array([0 if text is None else len(text) for text in texts], np.uint32)
+    starts = np.cumsum(lengths, dtype=np.uint32) - lengths + 1
+    starts[[row for row, text in enumerate(texts) if text is None]] = 0
+    return Spans(b"\0" + b"".join(text or b"" for text in texts), starts, lengths)
 
 
 def _firsts(lists: list[Any]) -> Firsts:

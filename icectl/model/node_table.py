@@ -5,7 +5,7 @@ A table made of columns has no object for a node until it is asked for one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -32,13 +32,17 @@ class NodeTable:
 
     @classmethod
     def of(cls, snapshot: Snapshot) -> NodeTable:
-        return cls(
-            snapshot.id,
-            {node.id: node for node in snapshot.nodes},
-            {node.path: node for node in snapshot.nodes},
-            frozenset(node.id for node in snapshot.nodes if is_array(node)),
-            {file.id: file.num_chunk_refs for file in snapshot.all_manifest_files},
-        )
+        files = {file.id: file.num_chunk_refs for file in snapshot.all_manifest_files}
+        return cls.of_nodes(snapshot.id, snapshot.nodes, files)
+
+    @classmethod
+    def of_nodes(
+        cls, id_: SnapshotId, nodes: Collection[NodeSnapshot], files: Mapping[ManifestId, int]
+    ) -> NodeTable:
+        by_id = {node.id: node for node in nodes}
+        by_path = {node.path: node for node in nodes}
+        arrays = frozenset(node.id for node in nodes if is_array(node))
+        return cls(id_, by_id, by_path, arrays, files)
 
     @property
     def ids(self) -> AbstractSet[NodeId]:

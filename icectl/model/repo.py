@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from functools import cached_property
+from typing import ClassVar, overload
 
 from icectl.model.ids import SnapshotId
 from icectl.model.values import MetadataItem, UnknownField
@@ -37,6 +39,115 @@ class SnapshotInfo:
     metadata: tuple[MetadataItem, ...] | None = None
     pruned_ancestor_tx_logs: tuple[SnapshotId, ...] | None = None
     """Transaction logs of expired or collected ancestors, oldest first. Never empty."""
+
+
+class SnapshotInfoColumns(Sequence[SnapshotInfo]):
+    """Many snapshots as columns, in the order of the file; an element is made on each access."""
+
+    def __init__(
+        self,
+        ids: list[SnapshotId],
+        parents: list[int],
+        flushed_at: list[int],
+        with_logs: list[int],
+        read: Callable[[int], SnapshotInfo],
+    ) -> None:
+        self.ids = ids
+        self.parents = parents
+        """The index of each parent; -1 for none."""
+        self.flushed_at = flushed_at
+        self.with_logs = with_logs
+        """The indexes of those with pruned logs."""
+        self._read = read
+
+    @cached_property
+    def rows(self) -> Mapping[SnapshotId, int]:
+        return {id_: number for number, id_ in enumerate(self.ids)}
+
+    @cached_property
+    def parents_by_id(self) -> Mapping[SnapshotId, SnapshotId | None]:
+        # The index -1 of a root is that of the last element here.
+        ids: list[SnapshotId | None] = [*self.ids, None]
+        return dict(zip(self.ids, map(ids.__getitem__, self.parents), strict=True))
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @overload
+    def __getitem__(self, number: int) -> SnapshotInfo: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[SnapshotInfo]: ...
+    def __getitem__(self, number: int | slice) -> SnapshotInfo | Sequence[SnapshotInfo]:
+        if isinstance(number, slice):
+            return tuple(map(self._read, range(len(self))[number]))
+        return self._read(range(len(self))[number])
+
+    def __iter__(self) -> Iterator[SnapshotInfo]:
+        return map(self._read, range(len(self)))
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        if not isinstance(other, Sequence) or len(self) != len(other):
+            return False
+        return all(mine == theirs for mine, theirs in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+class _InfosById(Mapping[SnapshotId, SnapshotInfo]):
+    def __init__(self, columns: SnapshotInfoColumns) -> None:
+        self._columns = columns
+
+    def __getitem__(self, snapshot_id: SnapshotId) -> SnapshotInfo:
+        return self._columns[self._columns.rows[snapshot_id]]
+
+    def __contains__(self, snapshot_id: object) -> bool:
+        return snapshot_id in self._columns.rows
+
+    def __iter__(self) -> Iterator[SnapshotId]:
+        return iter(self._columns.ids)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+
+def ids_of(snapshots: Sequence[SnapshotInfo]) -> list[SnapshotId]:
+    if isinstance(snapshots, SnapshotInfoColumns):
+        return snapshots.ids
+    return [snapshot.id for snapshot in snapshots]
+
+
+def infos_by_id(snapshots: Sequence[SnapshotInfo]) -> Mapping[SnapshotId, SnapshotInfo]:
+    if isinstance(snapshots, SnapshotInfoColumns):
+        return _InfosById(snapshots)
+    return {snapshot.id: snapshot for snapshot in snapshots}
+
+
+def parents_of(snapshots: Sequence[SnapshotInfo]) -> Mapping[SnapshotId, SnapshotId | None]:
+    if isinstance(snapshots, SnapshotInfoColumns):
+        return snapshots.parents_by_id
+    return {snapshot.id: snapshot.parent_id for snapshot in snapshots}
+
+
+def times_of(snapshots: Sequence[SnapshotInfo]) -> dict[SnapshotId, int]:
+    """When each snapshot was flushed."""
+    if isinstance(snapshots, SnapshotInfoColumns):
+        return dict(zip(snapshots.ids, snapshots.flushed_at, strict=True))
+    return {snapshot.id: snapshot.flushed_at for snapshot in snapshots}
+
+
+def pruned_logs_of(
+    snapshots: Sequence[SnapshotInfo],
+) -> dict[SnapshotId, tuple[SnapshotId, ...]]:
+    """The `pruned_ancestor_tx_logs` of those snapshots that have any."""
+    if isinstance(snapshots, SnapshotInfoColumns):
+        snapshots = [snapshots[number] for number in snapshots.with_logs]
+    return {
+        snapshot.id: snapshot.pruned_ancestor_tx_logs
+        for snapshot in snapshots
+        if snapshot.pruned_ancestor_tx_logs
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +302,8 @@ class RepoInfo:
     tags: tuple[Ref, ...]
     branches: tuple[Ref, ...]
     deleted_tags: tuple[str, ...]
-    snapshots: tuple[SnapshotInfo, ...]
+    snapshots: Sequence[SnapshotInfo]
+    """A tuple, or `SnapshotInfoColumns` if there are many."""
     status: RepoStatus
     metadata: tuple[MetadataItem, ...] | None
     latest_updates: tuple[Update, ...]

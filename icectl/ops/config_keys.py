@@ -1,8 +1,8 @@
-"""The keys of the stored configuration, and what may stand there.
+"""The keys of the stored configuration and their valid values.
 
-Every client reads the configuration when it opens the repository, and refuses the whole
-repository when one value has the wrong type. So only known keys are set, and only to values
-that the official reader takes; the widths are those of its integers.
+Every client reads the configuration when it opens the repository, and refuses the repository if
+one value has the wrong type. Therefore icectl only sets known keys, to values that the official
+reader accepts; the integer widths are those of that reader.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _retries(prefix: str) -> dict[str, ValueType]:
 KEYS: Mapping[str, ValueType] = {
     "inline_chunk_threshold_bytes": _U16,
     "get_partial_values_concurrency": _U16,
-    # The official client waits for ever where it may do nothing at once.
+    # With a concurrency of zero, the official client waits forever.
     "max_concurrent_requests": _POSITIVE_U16,
     "max_concurrent_decodes": _POSITIVE_U16,
     "num_updates_per_repo_info_file": _POSITIVE_U16,
@@ -107,7 +107,7 @@ STRUCTURES = (
     "manifest.splitting",
     "previous_file",
 )
-"""What is no plain value: kept as it is, and never set key by key."""
+"""Structures rather than plain values: kept unchanged, and never set key by key."""
 
 
 NOT_ON_LOCAL_DISK = ("storage.unsafe_use_conditional_update", "storage.unsafe_use_metadata")
@@ -131,26 +131,28 @@ def find_lost_conditions(config: Mapping[str, object], storage: Storage) -> list
 
 
 def check_value(key: str, value: object) -> None:
-    """`UsageError` unless the key is known and the official reader takes the value; null is
-    the default of every key."""
+    """Raise `UsageError` unless the key is known and the official reader accepts the value.
+
+    Null, the default of every key, is always valid.
+    """
     kind = KEYS.get(key)
     if kind is None:
         raise _unknown(key)
     if value is not None and not kind.accepts(value):
         raise UsageError(
-            f"{key} cannot be {value!r}", hint=f"it is {kind}, or null for its default"
+            f"{key} cannot be {value!r}", hint=f"expected {kind}, or null for the default"
         )
 
 
 def check_config(config: Mapping[str, object]) -> None:
-    """The same for every key of a whole configuration; structures are taken as they are."""
+    """Check every key of a configuration; structures are not checked."""
     for key, value in _leaves(config, ""):
         if value is not None or key in KEYS:
             check_value(key, value)
 
 
 def check_on_storage(config: Mapping[str, object], storage: Storage) -> None:
-    """`UsageError` for what the official client takes, and then cannot write with there."""
+    """Raise `UsageError` for values that the official client accepts but cannot write with."""
     if not isinstance(storage, LocalStorage):
         return
     for key, value in _leaves(config, ""):
@@ -162,7 +164,7 @@ def check_on_storage(config: Mapping[str, object], storage: Storage) -> None:
 
 
 def set_key(config: Mapping[str, object], key: str, value: object) -> dict[str, object]:
-    """The configuration with one more value; what is beside it stays."""
+    """Return the configuration with this value set; all other values are unchanged."""
     first, _, rest = key.partition(".")
     if rest:
         inner = config.get(first)
@@ -184,7 +186,7 @@ def _leaves(config: Mapping[str, object], prefix: str) -> Iterator[tuple[str, ob
 def _unknown(key: str) -> UsageError:
     if key.startswith(STRUCTURES):
         return UsageError(
-            f"{key} is a structure, which is not set value by value",
+            f"{key} is a structure and cannot be set to a single value",
             hint=Remedy("configure-new-repository"),
         )
     below = [known for known in KEYS if known.startswith(f"{key}.")]

@@ -1,7 +1,7 @@
 """Checks of the installation, the credentials and a storage: `icectl doctor`.
 
-Each check says what it found and never raises for it. Of credentials only the names of
-variables and files are told, never what they hold.
+A failed check is a result, not an exception. Only the names of credential variables and files
+are reported, never their content.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def check_installation(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def check_library(name: str) -> Check:
-    """Whether it can really be imported, which an installed but broken one cannot."""
+    """Import the package: it may be installed but broken."""
     distribution = DISTRIBUTIONS.get(name, name)
     hint = f"pip install {distribution}"
     try:
@@ -115,7 +115,7 @@ def check_java(environ: Mapping[str, str]) -> Check:
     found = find_java(environ)
     if found is None:
         if environ.get("JAVA_HOME"):
-            hint = "only Spark needs it; unset JAVA_HOME, or let it name a Java"
+            hint = "only Spark needs it; unset JAVA_HOME, or set it to a Java installation"
             return Check("java", "warning", why_no_java(environ), hint)
         return Check("java", "absent", "not found", "only Spark needs it")
     try:
@@ -127,7 +127,9 @@ def check_java(environ: Mapping[str, str]) -> Check:
     output = done.stderr + done.stdout
     match = re.search(r'version "(?:1\.)?(\d+)', output)
     if match is None:
-        return Check("java", "warning", f"{found} tells no version", "only Spark needs it")
+        return Check(
+            "java", "warning", f"{found} does not print its version", "only Spark needs it"
+        )
     detail = f"version {match[1]} at {found}"
     if int(match[1]) < OLDEST_JAVA:
         return Check("java", "warning", detail, f"Spark 4 needs Java {OLDEST_JAVA} or newer")
@@ -135,7 +137,7 @@ def check_java(environ: Mapping[str, str]) -> Check:
 
 
 def check_credentials(environ: Mapping[str, str], home: Path) -> Iterator[Check]:
-    """Which sources there are; whether they are accepted, only the storage can tell."""
+    """Report which sources exist; only the storage can say whether it accepts them."""
     aws_files = {
         "AWS_SHARED_CREDENTIALS_FILE": home / ".aws" / "credentials",
         "AWS_CONFIG_FILE": home / ".aws" / "config",
@@ -159,19 +161,22 @@ def _credentials(
         if path.is_file():
             found.append(str(path))
         elif named and not path.exists():
-            return Check(name, "warning", f"${variable} names a file that is not there: {named}")
+            return Check(name, "warning", f"${variable} names a file that does not exist: {named}")
     pointer = environ.get("GOOGLE_APPLICATION_CREDENTIALS") if name.startswith("google") else None
     if pointer and not Path(pointer).is_file():
         return Check(name, "warning", f"$GOOGLE_APPLICATION_CREDENTIALS names no file: {pointer}")
     if not found:
-        hint = "only the cloud's storage needs them; a machine's own role is not looked for here"
+        hint = "only cloud storage needs them; the role of a machine is not checked here"
         return Check(name, "absent", "none found", hint)
     return Check(name, "ok", ", ".join(found))
 
 
 def check_storage(storage: Storage, *, may_write: bool, repair: Hint = REPAIR) -> Iterator[Check]:
-    """Reachable, a repository, conditional writes, clock, repairs. The probe of writes is one
-    object; `repair` is the hint for a repository that needs it."""
+    """Check access, repository, conditional writes, clock and needed repairs.
+
+    Probing conditional writes creates one object. `repair` is the hint for a repository that
+    needs repairs.
+    """
     try:
         first = next(iter(storage.list("", with_info=False)), None)
     except IcectlError as error:
@@ -183,7 +188,7 @@ def check_storage(storage: Storage, *, may_write: bool, repair: Hint = REPAIR) -
         repository = open_repository(storage)
         repository.check_newest()
     except RepositoryNotFoundError as error:
-        detail = "nothing is there yet" if first is None else error.message
+        detail = "the location is empty" if first is None else error.message
         hint = error.hint if error.has_remains else Remedy("create-repository-there")
         state: State = "failed" if error.has_remains else "warning"
         yield Check("repository", state, detail, hint)
@@ -212,7 +217,7 @@ def _check_repairs(repository: Repository, hint: Hint) -> Check:
     except IcectlError as error:
         return Check("repair", "failed", error.message, error.hint)
     if not steps:
-        return Check("repair", "ok", "nothing needs it")
+        return Check("repair", "ok", "not needed")
     broken = [RULES[code] for step in steps for code, _ in step.mends]
     failed = any(rule.severity == "error" for rule in broken)
     faults = "; ".join(f"{rule.title} ({rule.code})" for rule in broken)
@@ -222,16 +227,16 @@ def _check_repairs(repository: Repository, hint: Hint) -> Check:
 def _check_conditional_writes(storage: Storage, *, may_write: bool) -> Check:
     name = "conditional writes"
     if not may_write:
-        return Check(name, "absent", "not tried", Remedy("try-conditional-writes"))
+        return Check(name, "absent", "not checked", Remedy("try-conditional-writes"))
     try:
         storage.ensure_conditional_writes()
     except RefusedError as error:
         return Check(name, "failed", error.message, error.hint)
     except IcectlError as error:
-        return Check(name, "warning", f"could not be tried: {error.message}", error.hint)
+        return Check(name, "warning", f"could not be checked: {error.message}", error.hint)
     if isinstance(storage, LocalStorage):
-        hint = "nobody may write with the official client while icectl changes the repository"
-        return Check(name, "ok", "by a lock between icectl's own processes", hint)
+        hint = "do not write with the official client while icectl changes the repository"
+        return Check(name, "ok", "a lock between processes of icectl", hint)
     return Check(name, "ok", "honoured")
 
 

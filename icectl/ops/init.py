@@ -1,4 +1,4 @@
-"""Making a repository: `icectl init`."""
+"""Create a repository: `icectl init`."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""One file of the format: what it is, what it says, what is wrong.
+"""One file of the format: its kind, content and problems.
 
-The content tells what it is; the name, where it is one of the format, what it should be.
+The content determines the kind; a name that the format defines implies the expected kind.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ class InspectFileResult:
 
 
 def describe_file(path: str, data: bytes) -> tuple[InspectFileResult, Inspection]:
-    """What the file says, as far as it can be read; damage is listed, not raised."""
+    """Decode as much of the file as possible; damage is listed, not raised."""
     inspection = inspect_bytes(data, expected_kind(path))
     header = inspection.header
     kind, content = inspection.kind, inspection.content
     if not data and path.endswith(f"/{TOMBSTONE}"):
-        # An empty file says nothing by itself: its name is what marks the tag as deleted.
+        # The file is empty: only its name marks the tag as deleted.
         kind, content = "ref", {"deleted": True}
     result = InspectFileResult(
         path=path,
@@ -111,7 +111,7 @@ def describe_file(path: str, data: bytes) -> tuple[InspectFileResult, Inspection
 
 
 def expected_kind(path: str) -> str | None:
-    """What the name of a file promises; None for a chunk and for any foreign name."""
+    """The kind that the name of a file implies; None for a chunk and for any unknown name."""
     return next((kind for kind, name in _NAMES.items() if name.search(path)), None)
 
 
@@ -143,9 +143,9 @@ def read_stream(stream: BinaryIO, name: str) -> bytes:
 
 
 def read_named_file(repository: Repository, name: str) -> tuple[str, bytes]:
-    """A file of a repository by its relative name, or by an id alone.
+    """Find a file of a repository by its relative name or by its id.
 
-    A snapshot and its transaction log share one id; alone it means the snapshot.
+    A snapshot and its transaction log share one id; the id alone means the snapshot.
     """
     storage, layout = repository.storage, repository.layout
     hint = "Give a path, a URL, an id, or a name such as snapshots/1CECHNKREP0F1RSTCMT0."
@@ -174,7 +174,7 @@ def iterate_references(path: str, data: bytes, inspection: Inspection) -> Iterat
     """The references of a manifest, one at a time."""
     if inspection.kind != "manifest":
         raise UsageError(
-            f"{path} is of the kind {inspection.kind}, and only a manifest has references",
+            f"{path} is of the kind {inspection.kind}; only a manifest has references",
             hint=Remedy("omit-refs"),
         )
     try:

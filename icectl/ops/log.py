@@ -37,7 +37,7 @@ class LogOptions:
 
 
 def read_log(repository: Repository, ref: str, options: LogOptions) -> Iterator[Commit]:
-    """The ancestry of `ref`, or the commits of a range `A..B`; read as far as the caller asks."""
+    """Yield the ancestry of `ref`, or the commits of a range `A..B`, lazily."""
     infos: Iterable[SnapshotInfo]
     refs = parse_range(repository, ref)
     if refs is None:
@@ -57,7 +57,7 @@ def read_log(repository: Repository, ref: str, options: LogOptions) -> Iterator[
 
 
 def read_whole_log(repository: Repository, options: LogOptions) -> Iterator[Commit]:
-    """Every snapshot that the repository knows, on whatever branch, or on none."""
+    """Every snapshot of the repository, on any branch or on none."""
     infos = sorted(repository.all_snapshots(), key=lambda info: (-info.flushed_at, info.id))
     return _commits(repository, _within_time(infos, options), options)
 
@@ -65,11 +65,11 @@ def read_whole_log(repository: Repository, options: LogOptions) -> Iterator[Comm
 def shown_parents(
     repository: Repository, commits: Iterable[Commit]
 ) -> Mapping[SnapshotId, SnapshotId | None]:
-    """For each commit its nearest ancestor among the commits: what a graph draws a line to."""
+    """For each commit, its nearest ancestor among the commits: where the graph draws a line to."""
     parents = {commit.id: commit.parent_id for commit in commits}
     nearest = find_nearest(
         (parent for parent in parents.values() if parent is not None and parent not in parents),
-        lambda snapshot_id: (info.id for info in repository.ancestry(snapshot_id)),
+        lambda snapshot_id: repository.snapshot_info(snapshot_id).parent_id,
         parents.__contains__,
     )
     return {

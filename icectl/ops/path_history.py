@@ -67,7 +67,7 @@ def _changes_paths(logs: Sequence[TransactionLog]) -> bool:
 
 
 def _path_before(subject: str, after: Paths, before: Paths) -> str:
-    """Where the node was in the parent; a path that had no node stays the path."""
+    """The path of the node in the parent; unchanged if no node was there."""
     node_id = next((node_id for node_id, path in after.items() if path == subject), None)
     return subject if node_id is None else before.get(node_id, subject)
 

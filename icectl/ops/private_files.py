@@ -1,4 +1,4 @@
-"""Files for the user who runs icectl: plans and reports, which name what is in the repository."""
+"""Files that only the user may read: plans and reports contain names from the repository."""
 
 from __future__ import annotations
 

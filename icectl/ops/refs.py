@@ -1,4 +1,4 @@
-"""Branches and tags: listed, created, moved, deleted."""
+"""List, create, move and delete branches and tags."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def _list(repository: Repository, refs: Mapping[str, SnapshotId]) -> tuple[Liste
     names = sorted(refs)
     if repository.lists_snapshots:
         return tuple(_describe(repository, name, refs[name]) for name in names)
-    # Before spec version 2 each one is a file to read.
+    # Before spec version 2, each ref is a file that must be read.
     from icectl.pipeline.read_ahead import read_ahead
 
     return tuple(

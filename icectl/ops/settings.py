@@ -58,7 +58,7 @@ def set_status(
     accept_older_repo: bool = False,
 ) -> StatusReport:
     if availability is Availability.ONLINE and reason is not None:
-        raise UsageError("a repository that is online has no reason for a limited availability")
+        raise UsageError("a repository that is online has no reason for limited availability")
     status = settings.set_status(
         repository, availability, reason, accept_older_repo=accept_older_repo
     )
@@ -66,7 +66,7 @@ def set_status(
 
 
 def read_config_value(repository: Repository, key: str) -> NamedValue:
-    """The value of a dotted key; null where the repository leaves it at its default."""
+    """The value of a dotted key; null if the repository does not set it."""
     config: object = read_config(repository)
     for name in key.split("."):
         if not isinstance(config, Mapping) or name not in config:
@@ -86,7 +86,7 @@ def set_config_value(repository: Repository, key: str, value: object) -> NamedVa
 
 
 def read_metadata(repository: Repository) -> dict[str, object]:
-    """Empty before spec version 2, which has none."""
+    """Empty before spec version 2, which introduced metadata."""
     if repository.info is None:
         return {}
     try:
@@ -114,11 +114,11 @@ def unset_metadata(repository: Repository, names: Collection[str]) -> None:
 
 
 def list_flags(repository: Repository) -> tuple[FeatureFlag, ...]:
-    """The flags known today, and whatever others the repository sets."""
+    """All known flags, and unknown ones that the repository sets."""
     info = repository.info
     if info is None:
         raise UnsupportedError(
-            f"a repository of the generation {repository.generation} has no feature flags"
+            f"repositories of the generation {repository.generation} have no feature flags"
         )
     enabled = set(info.enabled_feature_flags or ())
     disabled = set(info.disabled_feature_flags or ())
@@ -134,7 +134,7 @@ def list_flags(repository: Repository) -> tuple[FeatureFlag, ...]:
 
 
 def set_flag(repository: Repository, flag: str, value: bool | None) -> FeatureFlag:
-    """Turn a flag, named or numbered, on or off; None leaves it at its default."""
+    """Turn a flag, given by name or number, on or off; None restores its default."""
     flag_id = _flag_id(flag)
     settings.set_flag(repository, flag_id, value)
     return FeatureFlag(flag_id, FEATURE_FLAGS.get(flag_id), value is not False, value)

@@ -75,6 +75,9 @@ class GarbageSet(Protocol):
     def parts(self) -> Iterator[Garbage]:
         """All of them, some at a time."""
 
+    def first(self, count: int) -> IdSet:
+        """The smallest ids."""
+
     def largest(self, count: int) -> Garbage: ...
 
     def count_ages(self, now: int, bounds: Sequence[int]) -> NDArray[np.int64]:
@@ -113,6 +116,9 @@ class Garbage:
 
     def parts(self) -> Iterator[Garbage]:
         yield self
+
+    def first(self, count: int) -> IdSet:
+        return self.ids[np.arange(min(count, len(self)))]
 
     def largest(self, count: int) -> Garbage:
         """Of equal ones those of the smallest ids."""

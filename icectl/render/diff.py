@@ -1,4 +1,4 @@
-"""Render a diff as a tree, a table of sizes, or a list of paths."""
+"""Render a diff as a tree, a table of sizes, a list of paths, or JSON."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from icectl.model.snapshot import path_sort_key
 from icectl.ops.diff.result import ABSENT, ChunkChanges, NodeDiff, ValueChange
 from icectl.render.blocks import Block, Column, Role, Table, Tree, TreeEntry
-from icectl.render.chunk_ranges import render_ranges
-from icectl.render.diff_document import CHUNK_KINDS, NODE_LISTS
 from icectl.render.words import format_count, format_size
 
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+NODE_LISTS = tuple(
+    f"{change}_{kind}" for change in ("new", "deleted", "updated") for kind in ("groups", "arrays")
+)
+CHUNK_KINDS = ("added", "overwritten", "deleted")
 _ROLES: Mapping[str, Role] = {
     "+": "good",
     "-": "bad",
@@ -93,8 +99,7 @@ def render_stat(diff: NodeDiff, chunks: Sequence[ChunkChanges]) -> Iterator[Bloc
     yield Table(columns, rows)
     if rows:
         yield from _summary(diff, chunks)
-        added = sum(changes.bytes_added or 0 for changes in chunks)
-        removed = sum(changes.bytes_removed or 0 for changes in chunks)
+        added, removed = _bytes(chunks)
         yield f"{format_size(added)} newly referenced, {format_size(removed)} no longer referenced"
 
 
@@ -152,12 +157,11 @@ def _details(node: _Node, coordinates: bool) -> Iterator[str]:
     for change in node.values:
         name = change.pointer.removeprefix("/") or "zarr.json"
         if change.before is ABSENT:
-            text = f"+ {name}: {_json(change.after)}"
+            yield f"+ {name}: {_json(change.after)}"
         elif change.after is ABSENT:
-            text = f"- {name}: {_json(change.before)}"
+            yield f"- {name}: {_json(change.before)}"
         else:
-            text = f"{name}: {_json(change.before)} → {_json(change.after)}"
-        yield text
+            yield f"{name}: {_json(change.before)} → {_json(change.after)}"
     if coordinates:
         for changes in node.chunks:
             for kind in CHUNK_KINDS:
@@ -185,9 +189,12 @@ def _stat_cells(chunks: Iterable[ChunkChanges]) -> tuple[str | None, ...]:
     if not compared:
         return (None,) * (len(CHUNK_KINDS) + 2)
     counts = [sum(len(getattr(changes, kind)) for changes in compared) for kind in CHUNK_KINDS]
-    added = sum(changes.bytes_added or 0 for changes in compared)
-    removed = sum(changes.bytes_removed or 0 for changes in compared)
-    return (*(f"{count:,}" for count in counts), format_size(added), format_size(removed))
+    return (*(f"{count:,}" for count in counts), *map(format_size, _bytes(compared)))
+
+
+def _bytes(chunks: Sequence[ChunkChanges]) -> tuple[int, int]:
+    added = sum(changes.bytes_added or 0 for changes in chunks)
+    return added, sum(changes.bytes_removed or 0 for changes in chunks)
 
 
 def _summary(diff: NodeDiff, chunks: Sequence[ChunkChanges]) -> Iterator[str]:
@@ -205,3 +212,107 @@ def _summary(diff: NodeDiff, chunks: Sequence[ChunkChanges]) -> Iterator[str]:
         parts.append(format_count(count, "chunk written", "chunks written"))
     if parts:
         yield ", ".join(parts)
+
+
+def render_ranges(coordinates: NDArray[np.uint32]) -> Iterator[str]:
+    """Yield boxes that cover exactly these rows: `0-3`, `[0-9, 2]`; ends are inclusive."""
+    first, last = _boxes(coordinates)
+    for low, high in zip(first.tolist(), last.tolist(), strict=True):
+        parts = [str(a) if a == b else f"{a}-{b}" for a, b in zip(low, high, strict=True)]
+        yield parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
+
+
+def _boxes(coordinates: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
+    """Return first and last corners, merging runs from the last dimension to the first."""
+    import numpy as np
+
+    first = last = coordinates
+    for axis in reversed(range(coordinates.shape[1])):
+        others = [other for other in range(coordinates.shape[1]) if other != axis]
+        # lexsort sorts by its last key first: by all other dimensions, then by this one.
+        keys = [first[:, axis], *(end[:, other] for other in others for end in (last, first))]
+        order = np.lexsort(keys)
+        first, last = first[order], last[order]
+        joins = first[1:, axis] == last[:-1, axis] + np.uint32(1)
+        for other in others:
+            joins &= first[1:, other] == first[:-1, other]
+            joins &= last[1:, other] == last[:-1, other]
+        starts = np.flatnonzero(np.concatenate(([True], ~joins))[: len(first)])
+        ends = np.append(starts[1:], len(first)) - 1 if len(starts) else starts
+        first, last = first[starts], last[ends]
+    order = np.lexsort(first.T[::-1]) if coordinates.shape[1] else np.arange(len(first))
+    return first[order], last[order]
+
+
+def diff_document(
+    diff: NodeDiff, chunks: Iterable[ChunkChanges], *, coordinates: bool
+) -> dict[str, Any]:
+    changes = list(chunks)
+    return {
+        "from": diff.from_id,
+        "to": diff.to_id,
+        "method": diff.method,
+        "fallback": diff.fallback,
+        **{name: getattr(diff, name) for name in NODE_LISTS},
+        "moved_nodes": [{"from": move.from_, "to": move.to} for move in diff.moved_nodes],
+        "metadata_changes": [
+            {"path": change.path, "changes": _values_document(change.changes)}
+            for change in diff.metadata_changes
+        ],
+        "updated_chunks": [_updated(one, coordinates) for one in changes if one.num_chunks],
+        "deleted_chunks": [_deleted(one) for one in changes if _has_deleted(one)],
+    }
+
+
+def diff_lines(
+    diff: NodeDiff, chunks: Iterable[ChunkChanges], *, coordinates: bool
+) -> Iterator[dict[str, Any]]:
+    """Yield one object for each element of the document's lists; `change` is the list's name."""
+    values = {change.path: change.changes for change in diff.metadata_changes}
+    for name in NODE_LISTS:
+        for path in getattr(diff, name):
+            line = {"change": name, "path": path}
+            if name.startswith("updated") and path in values:
+                line["changes"] = _values_document(values[path])
+            yield line
+    for move in diff.moved_nodes:
+        yield {"change": "moved_nodes", "from": move.from_, "to": move.to}
+    for one in chunks:
+        if one.num_chunks:
+            yield {"change": "updated_chunks", **_updated(one, coordinates)}
+        if _has_deleted(one):
+            yield {"change": "deleted_chunks", **_deleted(one)}
+
+
+def _values_document(changes: Iterable[ValueChange]) -> list[dict[str, Any]]:
+    """Return the changes; a side without the value has no key for it."""
+    documents = []
+    for change in changes:
+        sides = {"before": change.before, "after": change.after}
+        there = {side: value for side, value in sides.items() if value is not ABSENT}
+        documents.append({"pointer": change.pointer, **there})
+    return documents
+
+
+def _has_deleted(changes: ChunkChanges) -> bool:
+    """Whether the chunks of a deleted array were counted."""
+    return changes.of_deleted_array and changes.deleted is not None
+
+
+def _deleted(changes: ChunkChanges) -> dict[str, Any]:
+    count = 0 if changes.deleted is None else len(changes.deleted)
+    return {"path": changes.path, "num_chunks": count, "bytes": changes.bytes_removed}
+
+
+def _updated(changes: ChunkChanges, coordinates: bool) -> dict[str, Any]:
+    document: dict[str, Any] = {"path": changes.path, "num_chunks": changes.num_chunks}
+    kinds = {kind: getattr(changes, kind) for kind in CHUNK_KINDS}
+    compared = changes.added is not None and not changes.of_deleted_array
+    if compared:
+        document |= {f"num_{kind}": len(rows) for kind, rows in kinds.items()}
+        document |= {"bytes_added": changes.bytes_added, "bytes_removed": changes.bytes_removed}
+    if coordinates:
+        document["chunks"] = [row for block in changes.chunks for row in block.tolist()]
+        if compared:
+            document |= {kind: rows.tolist() for kind, rows in kinds.items()}
+    return document

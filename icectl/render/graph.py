@@ -72,7 +72,7 @@ def _continue(columns: list[Hashable], here: int, parent_id: Hashable | None) ->
     if parent_id is None:
         del columns[here]
         if here < len(columns):
-            yield _shift(len(columns), here, joins=False)
+            yield _lines(here, [2 * index + 1 for index in range(here, len(columns))])
         return
     if parent_id not in columns:
         columns[here] = parent_id
@@ -81,27 +81,16 @@ def _continue(columns: list[Hashable], here: int, parent_id: Hashable | None) ->
     left, right = min(here, there), max(here, there)
     columns[left] = parent_id
     del columns[right]
-    yield _shift(len(columns), right, joins=True)
+    # The right line joins the one to its left, and the lines after it move left.
+    yield _lines(right, [2 * index + 1 for index in range(right - 1, len(columns))])
     for position in range(right - 2, left - 1, -1):
-        yield _step(len(columns), position)
+        yield _lines(len(columns), [2 * position + 1])
 
 
-def _shift(count: int, start: int, *, joins: bool) -> str:
-    """End the line at `start` or join it with the line to its left; move later lines left."""
-    characters = [" "] * (2 * count + 2)
-    for index in range(start):
-        characters[2 * index] = "|"
-    if joins:
-        characters[2 * start - 1] = "/"
-    for index in range(start, count):
-        characters[2 * index + 1] = "/"
-    return "".join(characters).rstrip()
-
-
-def _step(count: int, position: int) -> str:
-    """Move one line from column `position + 1` to `position`."""
-    characters = [" "] * (2 * count)
-    for index in range(count):
-        characters[2 * index] = "|"
-    characters[2 * position + 1] = "/"
+def _lines(count: int, slashes: Sequence[int]) -> str:
+    """Draw `count` vertical lines, and slashes at these positions."""
+    characters = [" "] * (2 * count + max(slashes) + 1)
+    characters[: 2 * count : 2] = "|" * count
+    for position in slashes:
+        characters[position] = "/"
     return "".join(characters).rstrip()

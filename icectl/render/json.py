@@ -21,6 +21,8 @@ from icectl.model.ids import ObjectId
 from icectl.render.words import format_time
 
 _LARGEST_EXACT = 2**53
+MANY = 10_000
+OBJECT_ID_SIZE = 12
 
 
 def to_json(value: Any) -> Any:
@@ -50,9 +52,25 @@ def to_json(value: Any) -> Any:
         return b64encode(value).decode()
     if hasattr(value, "tolist"):
         return to_json(value.tolist())
+    if isinstance(value, tuple) and len(value) > MANY and all(map(_is_object_id, value)):
+        return _names(value)
     if isinstance(value, Iterable):
         return [to_json(item) for item in value]
     raise TypeError(f"{type(value).__name__} has no JSON form")
+
+
+def _is_object_id(value: object) -> bool:
+    return isinstance(value, ObjectId) and len(value) == OBJECT_ID_SIZE
+
+
+def _names(ids: tuple[ObjectId, ...]) -> list[str]:
+    """The names of many ids at once, which takes a tenth of the time."""
+    import numpy as np
+
+    from icectl.pipeline.id_columns import id_columns
+
+    rows = np.frombuffer(b"".join(ids), np.uint8).reshape(-1, OBJECT_ID_SIZE)
+    return id_columns(rows).to_names()
 
 
 def render_json(document: Any, *, indent: bool = False) -> str:

@@ -13,8 +13,9 @@ from icectl.model.repo import (
     RepoStatus,
     RepoStatusChangedUpdate,
 )
-from icectl.ops.ops_log import OpsLogBeyondReach, OpsLogEntry
-from icectl.render.blocks import Line
+from icectl.ops.ops_log import ListedOperation, OperationChanges, OpsLogBeyondReach
+from icectl.render.blocks import Block, Line
+from icectl.render.state_changes import render_changes
 from icectl.render.words import format_time, format_time_short
 
 SENTENCES = {
@@ -37,10 +38,13 @@ SENTENCES = {
 """The text of each kind; the names in braces are those of its JSON document."""
 
 
-def update_document(entry: OpsLogEntry) -> dict[str, Any]:
-    """Return `kind`, `updated_at`, `backup_path`, the fields of the kind, and a ref's target."""
+def update_document(entry: ListedOperation) -> dict[str, Any]:
+    """Return number, `kind`, time and backup, the fields of the kind, and a ref's target."""
     update = entry.update
     document: dict[str, Any] = {
+        "op": entry.number,
+        "undoable": entry.obstacle is None,
+        "not_undoable_because": entry.obstacle,
         "kind": update.update_type.kind,
         "updated_at": format_time(update.updated_at),
         "backup_path": update.backup_path,
@@ -62,10 +66,31 @@ def beyond_reach_document(end: OpsLogBeyondReach | None) -> dict[str, Any] | Non
     return {"path": end.path, "reason": end.error.message, "is_cleared": end.is_cleared}
 
 
-def render_ops_log(entries: Iterable[OpsLogEntry]) -> Iterator[Line]:
+def render_ops_log(entries: Iterable[ListedOperation]) -> Iterator[Line]:
     for entry in entries:
         time = format_time_short(entry.update.updated_at)
-        yield ((time, "time"), f"  {describe_update(entry)}")
+        line: Line = (
+            (f"{f'@{entry.number}':<5}", "id"),
+            (time, "time"),
+            f"  {describe_update(entry)}",
+        )
+        yield line if entry.obstacle is None else (*line, (" (final)", "dim"))
+
+
+def operation_document(found: OperationChanges) -> dict[str, Any]:
+    return {
+        "operation": update_document(found.operation),
+        "written_together": [update_document(one) for one in found.written_together],
+        "changes": found.changes,
+    }
+
+
+def render_operation(found: OperationChanges) -> Iterator[Block]:
+    yield from render_ops_log((found.operation, *found.written_together))
+    if found.operation.obstacle is not None:
+        yield f"It cannot be undone: {found.operation.obstacle}."
+    yield ""
+    yield from render_changes(found.changes)
 
 
 def describe_beyond_reach(end: OpsLogBeyondReach) -> str:
@@ -77,7 +102,7 @@ def describe_beyond_reach(end: OpsLogBeyondReach) -> str:
     )
 
 
-def describe_update(entry: OpsLogEntry) -> str:
+def describe_update(entry: ListedOperation) -> str:
     """Describe the operation."""
     match entry.update.update_type:
         case FeatureFlagChangedUpdate(flag_id, new_value, is_set):

@@ -111,6 +111,8 @@ def _make_bars(console: Console) -> Progress:
 
     class Counts(ProgressColumn):
         def render(self, task: Task) -> Text:
+            if task.total is None and not task.completed:
+                return Text("")  # nothing is counted
             of = "" if task.total is None else f"/{int(task.total):,}"
             rate = f", {task.speed:,.0f}/s" if task.speed else ""
             unit = f" {task.fields['unit']}" if task.fields["unit"] else ""

@@ -16,7 +16,7 @@ from rich.text import Text
 from rich.theme import Theme
 from rich.tree import Tree as RichTree
 
-from icectl.render.blocks import Block, Column, Line, Share, Table, Tree, TreeEntry
+from icectl.render.blocks import Block, Column, Line, Role, Share, Table, Tree, TreeEntry
 from icectl.render.plain import BAR_WIDTH, GAP, align, plain_cell
 from icectl.render.text import display_width, escape_controls
 
@@ -81,27 +81,29 @@ def draw(blocks: Iterable[Block], console: Console) -> None:
         elif isinstance(block, Tree):
             console.print(make_tree(block))
         else:
-            _draw_line(make_text(block), console)
+            _draw_line(make_text(block, console.width), console)
 
 
 def _draw_line(text: Text, console: Console) -> None:
     if text.cell_len <= console.width:
         console.print(text)
         return
-    first, *rest = text.wrap(console, max(console.width - INDENT, INDENT))
+    spaces = len(text.plain) - len(text.plain.lstrip(" "))
+    indent = spaces + 2 if spaces else INDENT
+    first, *rest = text.wrap(console, max(console.width - indent, indent))
     console.print(first)
     for line in rest:
-        console.print(Text(" " * INDENT).append_text(line))
+        console.print(Text(" " * indent).append_text(line))
 
 
-def make_text(line: Line) -> Text:
-    if isinstance(line, str):
-        return Text(escape_controls(line))
-    parts = [
-        escape_controls(part) if isinstance(part, str) else (escape_controls(part[0]), part[1])
-        for part in line
-    ]
-    return Text.assemble(*parts)
+def make_text(line: Line, width: int) -> Text:
+    text = Text()
+    for part in (line,) if isinstance(line, str) else line:
+        shown, role = (part, None) if isinstance(part, str) else part
+        if role == "time" and width < 70:
+            shown = _shorten(role, shown, width)
+        text.append(escape_controls(shown), role)
+    return text
 
 
 def make_tree(tree: Tree) -> RichTree:
@@ -183,24 +185,26 @@ def _fitting_columns(
 
 
 def _natural(column: Column, rows: Sequence[Sequence[object]], index: int, width: int) -> int:
-    longest = max(display_width(_shorten(column, plain_cell(row[index]), width)) for row in rows)
+    longest = max(
+        display_width(_shorten(column.role, plain_cell(row[index]), width)) for row in rows
+    )
     return max(longest, display_width(column.title))
 
 
 def _cell(column: Column, value: object, width: int) -> RenderableType:
     if isinstance(value, Share):
         return Bar(1.0, 0.0, value.value, width=BAR_WIDTH)
-    text = _shorten(column, plain_cell(value), width)
+    text = _shorten(column.role, plain_cell(value), width)
     style = value[1] if isinstance(value, tuple) else ""
     return Text(text, style=style)
 
 
-def _shorten(column: Column, text: str, width: int) -> str:
+def _shorten(role: Role | None, text: str, width: int) -> str:
     """Shorten ids to a valid REF; drop the seconds of times, then the time of day."""
     if width >= 100:
         return text
-    if column.role == "id":
+    if role == "id":
         return text[: 12 if width >= 70 else 8]
-    if column.role == "time":
+    if role == "time":
         return text[: 16 if width >= 70 else 10]
     return text

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Set
 from datetime import UTC, datetime
 
 from icectl.errors import FormatError, ObjectNotFoundError, Remedy, StorageError, UnsupportedError
-from icectl.format.repo import decode_repo_refs
+from icectl.format.repo import RepoFile
 from icectl.model.ids import encode_base32
 from icectl.model.repo import RepoInfo, Update
 from icectl.repository.layout import CONFIG_PATH
@@ -88,7 +88,7 @@ def check_newest(
         if isinstance(data, StorageError):
             raise data
         try:
-            copied = decode_repo_refs(data).newest
+            copied = RepoFile(data).newest_update
         except (FormatError, UnsupportedError) as error:
             if not needs_all or path not in paths[: len(younger)]:
                 continue

@@ -61,7 +61,7 @@ def update_config(repository: Repository, change: ConfigChange) -> None:
         config = info.config if after == before and info.config else encode_flexbuffers(after)
         return edits.set_config(info, config)
 
-    update_repo(repository.storage, edit)
+    update_repo(repository.storage, edit, found=repository.found)
 
 
 def _update_config_file(storage: Storage, change: Callable[[bytes | None], bytes]) -> None:

@@ -33,7 +33,7 @@ from icectl.model.values import MetadataItem
 from icectl.repository.names import check_new_name, nearest_hint
 
 Edited = tuple[RepoInfo, UpdateType | tuple[UpdateType, ...]]
-"""The new state, and what the ops log says about it, oldest first."""
+"""The new state, and its entry in the ops log; an undo may have several, oldest first."""
 
 DEFAULT_BRANCH = "main"
 CREATE_TAG_FLAG = 4
@@ -75,7 +75,7 @@ def delete_branch(info: RepoInfo, name: str, expect: SnapshotId | None = None) -
 
 
 def create_tag(info: RepoInfo, name: str, snapshot_id: SnapshotId) -> Edited:
-    _check_flag(info, CREATE_TAG_FLAG, "creating tags")
+    check_flag(info, CREATE_TAG_FLAG, "creating tags")
     check_new_name(name, "tag", info.spec_version)
     _check_absent(info.tags, name, "tag")
     if name in info.deleted_tags:
@@ -85,7 +85,7 @@ def create_tag(info: RepoInfo, name: str, snapshot_id: SnapshotId) -> Edited:
 
 
 def delete_tag(info: RepoInfo, name: str) -> Edited:
-    _check_flag(info, DELETE_TAG_FLAG, "deleting tags")
+    check_flag(info, DELETE_TAG_FLAG, "deleting tags")
     previous = find_ref(info.tags, name, "tag")
     tags = tuple(ref for ref in info.tags if ref.name != name)
     deleted_tags = tuple(sorted({*info.deleted_tags, name}, key=str.encode))
@@ -197,7 +197,7 @@ def _check_snapshot(info: RepoInfo, snapshot_id: SnapshotId) -> None:
         raise RefNotFoundError(f"the repository has no snapshot {snapshot_id}")
 
 
-def _check_flag(info: RepoInfo, flag_id: int, what: str) -> None:
+def check_flag(info: RepoInfo, flag_id: int, what: str) -> None:
     if not flag_enabled(info, flag_id):
         name = FEATURE_FLAGS[flag_id]
         raise RefusedError(

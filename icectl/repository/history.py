@@ -21,8 +21,16 @@ from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 from icectl.errors import FormatError
+from icectl.format.repo import RepoFile
 from icectl.model.ids import SnapshotId
-from icectl.model.repo import RepoInfo, SnapshotInfo
+from icectl.model.repo import (
+    RepoInfo,
+    SnapshotInfo,
+    infos_by_id,
+    parents_of,
+    pruned_logs_of,
+    times_of,
+)
 from icectl.model.snapshot import Snapshot
 from icectl.repository.edits import DEFAULT_BRANCH
 
@@ -61,19 +69,20 @@ def find_reachable(tips: Iterable[Id], parent_of: Callable[[Id], Id | None]) -> 
 
 def find_nearest(
     starts: Iterable[Id],
-    ancestry: Callable[[Id], Iterable[Id]],
+    parent_of: Callable[[Id], Id | None],
     is_chosen: Callable[[Id], bool],
 ) -> dict[Id, Id | None]:
     """For each start the nearest chosen one of its ancestry, which may be itself; else None."""
     nearest: dict[Id, Id | None] = {}
     for start in starts:
-        passed: list[Id] = []
-        found: Id | None = None
-        for id_ in ancestry(start):
-            if id_ in nearest or is_chosen(id_):
-                found = nearest.get(id_, id_)
-                break
-            passed.append(id_)
+        passed: dict[Id, None] = {}
+        id_: Id | None = start
+        while id_ is not None and id_ not in nearest and not is_chosen(id_):
+            if id_ in passed:
+                raise FormatError(f"the ancestry of snapshot {start} contains a cycle at {id_}")
+            passed[id_] = None
+            id_ = parent_of(id_)
+        found = None if id_ is None else nearest.get(id_, id_)
         nearest.update(dict.fromkeys((start, *passed), found))
     return nearest
 
@@ -109,14 +118,17 @@ def read_ancestors(
         generation = parents - found
 
 
-def logs_of_skipped(ancestors: Sequence[SnapshotInfo]) -> tuple[SnapshotId, ...]:
+def logs_of_skipped(
+    ancestors: Sequence[SnapshotId], pruned_logs: Mapping[SnapshotId, tuple[SnapshotId, ...]]
+) -> tuple[SnapshotId, ...]:
     """The transaction logs, oldest first, that a snapshot needs from ancestors it will skip.
 
     The ancestors are in the order of a walk, nearest first.
     """
     logs: list[SnapshotId] = []
     for ancestor in reversed(ancestors):
-        logs += (*(ancestor.pruned_ancestor_tx_logs or ()), ancestor.id)
+        logs += pruned_logs.get(ancestor, ())
+        logs.append(ancestor)
     return tuple(logs)
 
 
@@ -158,6 +170,13 @@ class History:
             next_id = self.parents[snapshot_id]
         if next_id is not None:
             raise FormatError(f"the ancestry of snapshot {tip} is damaged at {next_id}")
+
+    def parent_of(self, snapshot_id: SnapshotId) -> SnapshotId | None:
+        """`FormatError` if the snapshot is unknown."""
+        try:
+            return self.parents[snapshot_id]
+        except KeyError:
+            raise FormatError(f"the ancestry is damaged at snapshot {snapshot_id}") from None
 
     def intact_ancestry(self, tip: SnapshotId) -> Iterator[SnapshotId]:
         """The snapshot and its ancestors, newest first, up to a cycle or a gap."""
@@ -240,26 +259,43 @@ class State(History):
 
     def __init__(
         self,
-        snapshots: Mapping[SnapshotId, SnapshotInfo],
+        listed: Sequence[SnapshotInfo],
         branches: Mapping[str, SnapshotId],
         tags: Mapping[str, SnapshotId],
+        deleted_tags: Collection[str] = (),
     ) -> None:
-        parents = {snapshot_id: info.parent_id for snapshot_id, info in snapshots.items()}
-        super().__init__(parents, branches, tags)
-        self.snapshots = snapshots
+        super().__init__(parents_of(listed), branches, tags)
+        self._listed = listed
+        self.deleted_tags = deleted_tags
+
+    @cached_property
+    def snapshots(self) -> Mapping[SnapshotId, SnapshotInfo]:
+        return infos_by_id(self._listed)
+
+    @cached_property
+    def flushed_at(self) -> Mapping[SnapshotId, int]:
+        return times_of(self._listed)
+
+    @cached_property
+    def pruned_logs(self) -> Mapping[SnapshotId, tuple[SnapshotId, ...]]:
+        """Of those snapshots that have any."""
+        return pruned_logs_of(self._listed)
 
     @cached_property
     def logs(self) -> frozenset[SnapshotId]:
         """Whose transaction logs the reachable snapshots need: their own and the pruned ones."""
         logs = set(self.reachable)
-        for snapshot_id in self.reachable:
-            logs.update(self.snapshots[snapshot_id].pruned_ancestor_tx_logs or ())
+        for snapshot_id, pruned in self.pruned_logs.items():
+            if snapshot_id in self.reachable:
+                logs.update(pruned)
         return frozenset(logs)
 
 
-def state_of(info: RepoInfo) -> State:
+def state_of(info: RepoInfo | RepoFile) -> State:
+    """Of a `RepoFile`, the updates are not decoded."""
     return State(
-        {snapshot.id: snapshot for snapshot in info.snapshots},
+        info.snapshots,
         {ref.name: ref.snapshot_id for ref in info.branches},
         {ref.name: ref.snapshot_id for ref in info.tags},
+        info.deleted_tags,
     )

@@ -19,9 +19,9 @@ from icectl.errors import (
     StorageError,
     UnsupportedError,
 )
-from icectl.format.repo import decode_raw_repo, decode_repo_refs
+from icectl.format.repo import RepoFile
 from icectl.model.ids import SnapshotId
-from icectl.model.repo import Update
+from icectl.model.repo import Update, ids_of
 from icectl.repository.backups import list_backups
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
 from icectl.repository.past import Timeline
@@ -77,12 +77,13 @@ def find_lost_history(timeline: Timeline, kept: Set[SnapshotId]) -> LostHistory:
         if isinstance(data, StorageError):
             raise data
         try:
-            newest = decode_repo_refs(data).newest
+            file = RepoFile(data)
+            newest = file.newest_update
             if newest is None:
                 raise FormatError("the ops log of this backup is empty")
             if newest in timeline or timeline.is_beyond(newest.updated_at):
                 continue
-            ids = frozenset(entry.id for entry in decode_raw_repo(data)[0].snapshots)
+            ids = frozenset(ids_of(file.snapshots))
             lost.append(LostBackup(names[path], newest, ids - kept))
         except (FormatError, UnsupportedError) as error:
             # The name says when it was made: before the first operation it was of no use.
@@ -97,7 +98,7 @@ def find_backups_to_abandon(timeline: Timeline, newest: Collection[str]) -> tupl
     """The objects of the lost timelines whose newest backups have these names, oldest first."""
     if not newest:
         return ()
-    listed = {snapshot.id for snapshot in timeline.info.snapshots}
+    listed = {*ids_of(timeline.info.snapshots)}
     lost = {backup.name: backup for backup in find_lost_history(timeline, listed).backups}
     found: dict[str, LostBackup] = {}
     for name in (name.removeprefix(f"{BACKUPS}/") for name in newest):
@@ -151,7 +152,7 @@ def check_no_later_version(storage: Storage, unkept: Set[SnapshotId]) -> None:
     backups = list_backups(storage) if unkept else {}
     for name in sorted(backups, key=backups.__getitem__, reverse=True):
         path = backup_object(name)
-        lost = unkept & {snapshot.id for snapshot in read_repo(storage, path).snapshots}
+        lost = unkept & {*ids_of(read_repo(storage, path).snapshots)}
         if lost:
             raise FormatError(
                 f"this backup of a later spec version lists {len(lost):,} snapshots that no ref "

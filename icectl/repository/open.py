@@ -26,6 +26,7 @@ from icectl.repository.layout import DRAFT, STANDARD, Layout
 from icectl.repository.ops_log import BACKUPS, REPO_PATH
 from icectl.repository.ref_files import REF_FILE, read_ref_names, read_refs
 from icectl.repository.repository import Repository
+from icectl.repository.update import FoundRepo
 from icectl.storage.contract import Storage
 
 logger = logging.getLogger(__name__)
@@ -34,14 +35,18 @@ _REMAINS = {BACKUPS, STANDARD.snapshots}
 """Directories that only a repository has."""
 
 
-def open_repository(storage: Storage) -> Repository:
-    """The newest state of the repository; `RepositoryNotFoundError` if there is none."""
+def open_repository(storage: Storage, *, for_update: bool = False) -> Repository:
+    """The newest state of the repository; `RepositoryNotFoundError` if there is none.
+
+    `for_update` saves the caller's change to `repo` the request that reads it again.
+    """
     try:
-        data = storage.read(REPO_PATH)
+        found = FoundRepo(storage) if for_update else None
+        data = storage.read(REPO_PATH) if found is None else found.bytes.data
     except ObjectNotFoundError:
         return _open_ref_files(storage)
     try:
-        repository = repository_at(storage, decode_repo(data))
+        repository = repository_at(storage, decode_repo(data), found)
     except FormatError as error:
         error.hint = error.hint or describe_backups(storage)
         raise error.at(REPO_PATH) from None
@@ -60,7 +65,7 @@ def _logged(repository: Repository) -> Repository:
     return repository
 
 
-def repository_at(storage: Storage, info: RepoInfo) -> Repository:
+def repository_at(storage: Storage, info: RepoInfo, found: FoundRepo | None = None) -> Repository:
     """The repository (V2) in the state of this repo info file, a backup's for example."""
     return Repository(
         storage=storage,
@@ -71,6 +76,7 @@ def repository_at(storage: Storage, info: RepoInfo) -> Repository:
         branch_tips={ref.name: ref.snapshot_id for ref in info.branches},
         tag_targets={ref.name: ref.snapshot_id for ref in info.tags},
         deleted_tag_names=info.deleted_tags,
+        found=found,
     )
 
 

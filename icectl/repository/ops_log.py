@@ -7,11 +7,11 @@ read, so the log is available even if every snapshot is unreadable.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from icectl.errors import FormatError, IcectlError, StorageError
-from icectl.format.repo import decode_repo
+from icectl.format.repo import RepoFile, decode_repo
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
     BranchCreatedUpdate,
@@ -20,6 +20,7 @@ from icectl.model.repo import (
     CommitAmendedUpdate,
     NewCommitUpdate,
     RepoInfo,
+    RepoMigratedUpdate,
     TagCreatedUpdate,
     TagDeletedUpdate,
     Update,
@@ -62,15 +63,32 @@ def read_repo(storage: Storage, path: str = REPO_PATH) -> RepoInfo:
         raise error.at(path) from None
 
 
+def read_repo_file(storage: Storage, path: str = REPO_PATH) -> RepoFile:
+    """The same, and its long lists are decoded when they are asked for."""
+    return decode_repo_file(storage.read(path), path)
+
+
+def decode_repo_file(data: bytes, path: str) -> RepoFile:
+    try:
+        return RepoFile(data)
+    except FormatError as error:
+        raise error.at(path) from None
+
+
 def read_ops_log(
-    storage: Storage, info: RepoInfo, *, with_targets: bool = True
+    storage: Storage,
+    info: RepoInfo,
+    *,
+    with_targets: bool = True,
+    updates: Iterable[Update | OpsLogBeyondReach] | None = None,
 ) -> Iterator[OpsLogEntry | OpsLogBeyondReach]:
     """The updates before and up to the state `info`, read as far as the caller asks.
 
-    `with_targets=False` avoids reading backups that are needed for targets alone.
+    `with_targets=False` avoids reading backups that are needed for targets alone. `updates` are
+    those of `walk_updates`, if the caller walks there itself.
     """
     known = _KnownRefs(storage, info) if with_targets else None
-    for update in walk_updates(storage, info):
+    for update in walk_updates(storage, info) if updates is None else updates:
         if isinstance(update, OpsLogBeyondReach):
             yield update
             return
@@ -78,11 +96,14 @@ def read_ops_log(
         yield OpsLogEntry(update, target)
 
 
-def walk_updates(storage: Storage, info: RepoInfo) -> Iterator[Update | OpsLogBeyondReach]:
+def walk_updates(
+    storage: Storage, info: RepoInfo, read: Callable[[str], RepoFile] | None = None
+) -> Iterator[Update | OpsLogBeyondReach]:
+    """The updates, newest first; `read` has the backups in which the log continues."""
     visited: set[str] = set()
     yield from info.latest_updates
-    while info.repo_before_updates is not None:
-        name = info.repo_before_updates
+    name = info.repo_before_updates
+    while name is not None:
         path = backup_object(name)
         try:
             if name in visited:
@@ -92,16 +113,26 @@ def walk_updates(storage: Storage, info: RepoInfo) -> Iterator[Update | OpsLogBe
                 raise FormatError(
                     "its ops log continues in a file that cannot exist", path=REPO_PATH
                 )
-            info = read_repo(storage, path)
-            if not info.latest_updates:
-                raise FormatError("the ops log of this backup is empty", path=path)
+            file = read_repo_file(storage, path) if read is None else read(path)
+            updates = _updates_in(file, path)
         except (FormatError, StorageError) as error:
             yield OpsLogBeyondReach(path, error)
             return
         # In its own file the newest update has no path yet: that file is its backup.
-        newest, *older = info.latest_updates
+        newest, *older = updates
         yield replace(newest, backup_path=name)
         yield from older
+        name = file.repo_before_updates
+
+
+def _updates_in(file: RepoFile, path: str) -> tuple[Update, ...]:
+    try:
+        updates = file.latest_updates
+    except FormatError as error:
+        raise error.at(path) from None
+    if not updates:
+        raise FormatError("the ops log of this backup is empty", path=path)
+    return updates
 
 
 class _KnownRefs:
@@ -113,17 +144,21 @@ class _KnownRefs:
     def __init__(self, storage: Storage, info: RepoInfo) -> None:
         self._storage = storage
         self._newest = info
+        self._written = info.latest_updates[0] if info.latest_updates else None
+        """The newest entry of the write that is looked at: an undo may have several."""
         self._branches = {ref.name: ref.snapshot_id for ref in info.branches}
         self._tags = {ref.name: ref.snapshot_id for ref in info.tags}
 
     def read_target(self, update: Update) -> SnapshotId | None:
         """The update's target; the refs known afterwards are those before the update."""
         kind = update.update_type
+        if update.backup_path is not None:
+            self._written = update
         target = None
         if isinstance(kind, BranchCreatedUpdate | BranchResetUpdate):
-            target = self._branches.get(kind.name) or self._read_backup(update).get(kind.name)
+            target = self._branches.get(kind.name) or self._read_backup(kind).get(kind.name)
         elif isinstance(kind, TagCreatedUpdate):
-            target = self._tags.get(kind.name) or self._read_backup(update).get(kind.name)
+            target = self._tags.get(kind.name) or self._read_backup(kind).get(kind.name)
         self._go_back(kind)
         return target
 
@@ -143,15 +178,17 @@ class _KnownRefs:
             case _:
                 pass
 
-    def _read_backup(self, update: Update) -> dict[str, SnapshotId]:
+    def _read_backup(self, kind: UpdateType) -> dict[str, SnapshotId]:
+        of_tag = isinstance(kind, TagCreatedUpdate)
+        written = self._written
+        if written is None or isinstance(written.update_type, RepoMigratedUpdate):
+            return {}  # a migration invents entries, of which there is no state
         try:
-            if update.backup_path is not None:
-                state = read_repo(self._storage, backup_object(update.backup_path))
-            elif update == self._newest.latest_updates[0]:
-                state = self._newest
-            else:
-                return {}
+            if written.backup_path is not None:
+                file = read_repo_file(self._storage, backup_object(written.backup_path))
+                targets = file.tag_targets() if of_tag else file.branch_targets()
+                return {name: target.id for name, target in targets.items()}
         except (FormatError, StorageError):
             return {}
-        of_tag = isinstance(update.update_type, TagCreatedUpdate)
-        return {ref.name: ref.snapshot_id for ref in (state.tags if of_tag else state.branches)}
+        refs = self._newest.tags if of_tag else self._newest.branches
+        return {ref.name: ref.snapshot_id for ref in refs}

@@ -6,26 +6,38 @@ classes read only what they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Iterable, Mapping, Set
+from contextlib import suppress
 from functools import cached_property
 
 from icectl.errors import FormatError, IcectlError, ObjectNotFoundError, Remedy, StorageError
-from icectl.format.repo import RefTarget, decode_repo_refs
-from icectl.model.repo import RepoInfo, RepoInitializedUpdate, Update, UpdateType
+from icectl.format.repo import RefTarget, RepoFile
+from icectl.model.repo import (
+    RepoInfo,
+    RepoInitializedUpdate,
+    UnknownUpdate,
+    Update,
+    UpdateType,
+)
 from icectl.repository.backups import is_cleared, list_backups
 from icectl.repository.history import State, state_of
 from icectl.repository.ops_log import (
     BACKUPS,
     OpsLogBeyondReach,
     backup_object,
-    read_repo,
+    decode_repo_file,
+    read_repo_file,
     walk_updates,
 )
-from icectl.repository.transitions import IRREVERSIBLE, UNRECORDED, find_target
+from icectl.repository.transitions import RELEASING, UNRECORDED, find_target
+from icectl.repository.writes import end_of_write
 from icectl.storage.contract import Storage
 
 Entry = tuple[int, UpdateType]
 """What identifies an update in every copy of the log; its `backup_path` is filled in later."""
+
+MOST_STATES = 3
+READS_IN_FLIGHT = 64
 
 
 class Timeline:
@@ -48,11 +60,30 @@ class Timeline:
     @cached_property
     def _walked(self) -> tuple[list[Update], OpsLogBeyondReach | None]:
         updates: list[Update] = []
-        for update in walk_updates(self.storage, self.info):
+        for update in walk_updates(self.storage, self.info, self._read_window):
             if isinstance(update, OpsLogBeyondReach):
                 return updates, update
             updates.append(update)
         return updates, None
+
+    def _read_window(self, path: str) -> RepoFile:
+        data = self._windows.get(path)
+        return read_repo_file(self.storage, path) if data is None else decode_repo_file(data, path)
+
+    @cached_property
+    def _windows(self) -> Mapping[str, bytes]:
+        """The backups in which the log most likely continues, read at once.
+
+        Each names only the next, and is as far from it as it has entries, unless writers left
+        copies that no log names. A wrong guess costs a request.
+        """
+        first, step = self.info.repo_before_updates, len(self.info.latest_updates)
+        if first is None or first not in self.backups:
+            return {}
+        older = sorted(name for name in self.backups if name >= first)  # newest first
+        guesses = map(backup_object, older[::step])
+        found = self.storage.read_many(guesses, concurrency=READS_IN_FLIGHT)
+        return {path: data for path, data in found if not isinstance(data, StorageError)}
 
     @property
     def updates(self) -> list[Update]:
@@ -106,6 +137,7 @@ class PastStates:
         self.has_excused_gap = False
         """A state was needed whose loss is known: whatever it would show is unknown."""
         self._backups = timeline.backups
+        self._read: dict[str, bytes] = {}
         self.updates = timeline.updates
         if timeline.end is not None:
             self._excuse(timeline.end.path, timeline.end.error)
@@ -116,16 +148,20 @@ class PastStates:
         )
         self._oldest_copy = max(existing, default=-1)
 
-    def end_of_run(self, start: int) -> int:
-        """The number of the oldest state from which reversible operations lead to the state
-        after the update `start`."""
+    def end_of_run(self, start: int, releases: int) -> int:
+        """The number of an older state from which known operations lead to the state after the
+        update `start`: so many of them that can release anything, and what precedes them."""
         end = start
         while (
             end + 1 < len(self.updates)
-            and not isinstance(self.updates[end].update_type, IRREVERSIBLE)
+            and not isinstance(self.updates[end].update_type, UnknownUpdate)
             and self.updates[end + 1].backup_path is not None
             and end < self._oldest_copy
         ):
+            is_release = isinstance(self.updates[end].update_type, RELEASING)
+            if is_release and not releases:
+                break
+            releases -= is_release
             end += 1
         return end
 
@@ -135,7 +171,8 @@ class PastStates:
         A lost or damaged one is an error, unless it is not needed.
         """
         if number in self._states:
-            return self._states[number]
+            self._states[number] = state = self._states.pop(number)
+            return state
         name = self.updates[number].backup_path if number < len(self.updates) else None
         if name is None or self._oldest_copy < number:
             return None  # never made, or cleared by age: all older ones are gone as well
@@ -143,19 +180,51 @@ class PastStates:
         try:
             if path in self._known_missing:
                 raise ObjectNotFoundError(path)
-            info = read_repo(self._storage, path)
-            if not info.latest_updates or (
-                info.latest_updates[0].updated_at != self.updates[number].updated_at
-            ):
+            file = self._read_file(path)
+            newest = file.newest_update
+            if newest is None or newest.updated_at != self.updates[number].updated_at:
                 raise FormatError("this backup is not of the update that names it", path=path)
+            state = state_of(file)
         except (FormatError, ObjectNotFoundError) as error:
             if needed:
                 self._excuse(path, error)
                 self.has_excused_gap = True
             return None
-        # Neighbours share a state, and nobody comes back to older ones.
-        self._states = {0: self._states[0], number: state_of(info)}
-        return self._states[number]
+        # Neighbours share a state, and nobody comes back to much newer ones.
+        recent = [*self._states.items()][-MOST_STATES:]
+        self._states = {0: self._states[0], **dict(recent), number: state}
+        return state
+
+    def read_ahead(self, numbers: Iterable[int]) -> None:
+        """Read the backups of these states at once; whatever fails, fails when it is needed."""
+        paths = {path for number in numbers if (path := self._path(number)) is not None}
+        wanted = paths - self._known_missing - self._read.keys()
+        self._read = {path: data for path, data in self._read.items() if path in paths}
+        for path, data in self._storage.read_many(wanted, concurrency=READS_IN_FLIGHT):
+            if not isinstance(data, StorageError):
+                self._read[path] = data
+
+    def read_run(self, number: int) -> None:
+        """Read the backups of this state and of many older ones, unless the next one is there."""
+        if self._path(number + 1) not in self._read:
+            self.read_ahead(range(number, number + READS_IN_FLIGHT))
+
+    def _path(self, number: int) -> str | None:
+        """The backup of the state, where it exists."""
+        if not 0 < number < len(self.updates) or number in self._states:
+            return None
+        name = self.updates[number].backup_path
+        return backup_object(name) if name is not None and name in self._backups else None
+
+    def _read_file(self, path: str) -> RepoFile:
+        data = self._read.get(path)
+        return read_repo_file(self._storage, path) if data is None else decode_repo_file(data, path)
+
+    def newest_write(self) -> list[UpdateType]:
+        """The entries of the last write, newest first."""
+        if not self.updates:
+            return []
+        return [update.update_type for update in self.updates[: end_of_write(self.updates, 0)]]
 
     def read_targets(self, start: int, end: int) -> list[RefTarget | None]:
         """Where the ref of each update pointed afterwards, if the update does not record it.
@@ -171,17 +240,18 @@ class PastStates:
                     targets[0] = _target_in(update.update_type, self._states[0])
                 elif update.backup_path is not None:
                     numbers[backup_object(update.backup_path)] = number
-        for path, data in self._storage.read_many(numbers):
+        for path, data in self._storage.read_many(numbers, concurrency=READS_IN_FLIGHT):
             if isinstance(data, StorageError):
                 continue
-            try:
-                refs = decode_repo_refs(data)
-            except FormatError:
-                continue
-            number = numbers[path]
-            if refs.newest and refs.newest.updated_at == self.updates[number].updated_at:
-                update_type = self.updates[number].update_type
-                targets[number - start] = find_target(update_type, refs.branches, refs.tags)
+            update = self.updates[numbers[path]]
+            with suppress(FormatError):
+                file = RepoFile(data)
+                newest = file.newest_update
+                if newest is not None and newest.updated_at == update.updated_at:
+                    target = find_target(
+                        update.update_type, file.branch_targets(), file.tag_targets()
+                    )
+                    targets[numbers[path] - start] = target
         return targets
 
     def is_cleared(self, number: int) -> bool:

@@ -14,7 +14,7 @@ flipped bit in a literal of the frame stays hidden.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Set
+from collections.abc import Callable, Collection, Iterator, Sequence, Set
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -29,6 +29,9 @@ from icectl.model.repo import (
     RepoInfo,
     UnknownUpdate,
     Update,
+    UpdateType,
+    ids_of,
+    pruned_logs_of,
 )
 from icectl.repository.backups import check_newest
 from icectl.repository.history import State
@@ -43,10 +46,10 @@ from icectl.repository.past import PastStates, Timeline
 from icectl.repository.transitions import (
     RELEASING,
     UNRECORDED,
-    find_problem,
     find_target,
     leads_to,
 )
+from icectl.repository.writes import end_of_write, find_write_problem
 from icectl.storage.contract import Storage
 
 if TYPE_CHECKING:
@@ -159,25 +162,32 @@ def _check_explained(
     info: RepoInfo, past: PastStates, unexplained: Unexplained, check_time: Callable[[], None]
 ) -> None:
     created = {id_ for update in past.updates if (id_ := _created_snapshot(update)) is not None}
-    listed = {snapshot.id for snapshot in info.snapshots}
-    pruned = {id_ for snapshot in info.snapshots for id_ in snapshot.pruned_ancestor_tx_logs or ()}
+    listed = {*ids_of(info.snapshots)}
+    pruned = {id_ for logs in pruned_logs_of(info.snapshots).values() for id_ in logs}
     # The files of an aborted commit, which was never part of the history, need no operation that
     # releases them; nor does anything that was already unreachable where the ops log begins.
     never_needed = Unexplained(
         unexplained.snapshots - created - listed, unexplained.logs - created - listed - pruned
     )
-    never_needed.remove(never_needed.kept_by(past.oldest_state()))
-    unexplained.remove(never_needed)
+    if never_needed:
+        never_needed.remove(never_needed.kept_by(past.oldest_state()))
+        unexplained.remove(never_needed)
     number = 0
+    # Each may have been released by another operation; most often, by the newest ones.
+    releases = len(unexplained.snapshots) + len(unexplained.logs)
     while unexplained and number < len(past.updates):
         check_time()
-        end = past.end_of_run(number)
+        farthest = end = past.end_of_run(number, releases)
+        past.read_ahead((number, end))
         while end > number and not _explain_run(past, number, end, unexplained):
             end = number + (end - number) // 2
+        releases = 4 * releases if end == farthest else 1
         if end == number:
+            past.read_run(number)
             _explain_one(past, number, unexplained)
         number = max(end, number + 1)
-    _check_none(past, unexplained.kept_by(past.oldest_state()), "before the ops log begins")
+    if unexplained:
+        _check_none(past, unexplained.kept_by(past.oldest_state()), "before the ops log begins")
 
 
 def _explain_run(past: PastStates, start: int, end: int, unexplained: Unexplained) -> bool:
@@ -186,7 +196,7 @@ def _explain_run(past: PastStates, start: int, end: int, unexplained: Unexplaine
     if after is None or before is None or unexplained.kept_by(after):
         return False
     run = past.updates[start:end]
-    updates = (update.update_type for update in run)
+    updates = [update.update_type for update in run]
     if not leads_to(updates, before, after, past.read_targets(start, end)):
         return False
     unexplained.remove(unexplained.kept_by(before))
@@ -198,20 +208,23 @@ def _explain_run(past: PastStates, start: int, end: int, unexplained: Unexplaine
 
 def _explain_one(past: PastStates, number: int, unexplained: Unexplained) -> None:
     kind = past.updates[number].update_type
-    after = past.state(number, needed=isinstance(kind, RELEASING))
+    written = [one.update_type for one in past.updates[number : end_of_write(past.updates, number)]]
+    is_releasing = any(isinstance(one, RELEASING) for one in written)
+    after = past.state(number, needed=is_releasing)
     if after is not None:
         kept = unexplained.kept_by(after)
         _check_none(past, kept, f"after a {kind.kind} operation")
         unexplained.remove(kept)
-        if isinstance(kind, UNRECORDED) and find_target(kind, after.branches, after.tags) is None:
-            raise FormatError(
-                f"{kind.name} is not there after a {kind.kind} operation, by overwritten/"
-                f"{past.updates[number].backup_path}",
-                path=REPO_PATH,
-                hint=Remedy("compare-repo-file"),
-            )
-        if isinstance(kind, RELEASING):
-            _release(past, number, after, unexplained)
+        for one in written:
+            if isinstance(one, UNRECORDED) and find_target(one, after.branches, after.tags) is None:
+                raise FormatError(
+                    f"{one.name} is not there after a {one.kind} operation, by overwritten/"
+                    f"{past.updates[number].backup_path}",
+                    path=REPO_PATH,
+                    hint=Remedy("compare-repo-file"),
+                )
+        if is_releasing:
+            _release(past, number, written, after, unexplained)
     made = _created_snapshot(past.updates[number])
     if made is None:
         return
@@ -222,16 +235,21 @@ def _explain_one(past: PastStates, number: int, unexplained: Unexplained) -> Non
     unexplained.discard(made)
 
 
-def _release(past: PastStates, number: int, after: State, unexplained: Unexplained) -> None:
-    """Explain what this operation released; the rest stays unexplained."""
-    update = past.updates[number].update_type
-    before = past.state(number + 1)
+def _release(
+    past: PastStates,
+    number: int,
+    written: Sequence[UpdateType],
+    after: State,
+    unexplained: Unexplained,
+) -> None:
+    """Explain what this write released; the rest stays unexplained."""
+    before = past.state(number + len(written))
     if before is None:
         return
     released = unexplained.kept_by(before)
     if not released:
         return
-    problem = find_problem(update, before, after)
+    problem = find_write_problem(written, before, after)
     if problem is not None:
         path = next(released.paths())
         raise FormatError(
@@ -268,14 +286,17 @@ def _created_snapshot(update: Update) -> SnapshotId | None:
 
 def _check_last_step(past: PastStates) -> None:
     """`FormatError` if `repo` differs from its newest backup by more than one operation."""
-    before, after = (past.state(number, needed=False) for number in (1, 0))
-    update = past.updates[0].update_type if past.updates else None
-    if before is None or after is None or update is None or isinstance(update, UnknownUpdate):
+    written = past.newest_write()
+    before, after = (past.state(number, needed=False) for number in (len(written), 0))
+    if before is None or after is None or not written:
         return
-    problem = find_problem(update, before, after)
+    if any(isinstance(update, UnknownUpdate) for update in written):
+        return
+    problem = find_write_problem(written, before, after)
     if problem is not None:
+        kinds = ", ".join(dict.fromkeys(update.kind for update in written))
         raise FormatError(
-            f"the newest operation ({update.kind}) does not explain it: {problem}",
+            f"the newest operation ({kinds}) does not explain it: {problem}",
             path=REPO_PATH,
             hint=Remedy("compare-repo-file"),
         )
@@ -283,8 +304,8 @@ def _check_last_step(past: PastStates) -> None:
 
 def _check_last_target(storage: Storage, info: RepoInfo, past: PastStates) -> None:
     """`FormatError` if the target of the last operation, which is stored once, may be damaged."""
-    update = past.updates[0].update_type if past.updates else None
-    if not isinstance(update, UNRECORDED):
+    update = next((one for one in past.newest_write() if isinstance(one, UNRECORDED)), None)
+    if update is None:
         return
     data = storage.read(REPO_PATH)
     if decode_repo(data) != info or is_packed_anew(data):

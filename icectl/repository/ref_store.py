@@ -14,7 +14,7 @@ from icectl.model.repo import RepoInfo
 from icectl.repository import edits
 from icectl.repository.edits import Edited, find_ref
 from icectl.repository.ops_log import REPO_PATH
-from icectl.repository.update import update_repo
+from icectl.repository.update import FoundRepo, update_repo
 from icectl.storage.contract import Storage
 
 
@@ -46,8 +46,9 @@ class RefStore(Protocol):
 class RepoFileRefs:
     """Refs of spec version 2: entries of `repo`, changed by its update loop."""
 
-    def __init__(self, storage: Storage) -> None:
+    def __init__(self, storage: Storage, found: FoundRepo | None) -> None:
         self._storage = storage
+        self._found = found
 
     def branch_object(self, _name: str) -> str:
         return REPO_PATH
@@ -74,4 +75,4 @@ class RepoFileRefs:
 
     def _update(self, change: Callable[[RepoInfo], Edited]) -> RepoInfo:
         """The state before the change."""
-        return update_repo(self._storage, change).before
+        return update_repo(self._storage, change, found=self._found).before

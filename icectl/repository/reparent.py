@@ -13,8 +13,8 @@ from dataclasses import replace
 
 from icectl.errors import ConflictError, FormatError
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
-from icectl.model.repo import RepoInfo, SnapshotInfo
-from icectl.repository.history import logs_of_skipped, walk
+from icectl.model.repo import RepoInfo, SnapshotInfo, infos_by_id, parents_of, pruned_logs_of
+from icectl.repository.history import logs_of_skipped
 from icectl.repository.ops_log import REPO_PATH
 
 
@@ -31,40 +31,48 @@ def drop_snapshots(info: RepoInfo, dropped: Set[SnapshotId], *, to_root: bool = 
                     f"the {kind} {ref.name} points at {ref.snapshot_id}, which was to be dropped",
                     hint="somebody changed the repository meanwhile: plan again",
                 )
-    by_id = {snapshot.id: snapshot for snapshot in info.snapshots}
-    kept = tuple(
-        _reparented(snapshot, by_id, dropped, to_root)
-        for snapshot in info.snapshots
-        if snapshot.id not in dropped
-    )
-    return replace(info, snapshots=kept)
+    if not dropped:
+        return info
+    parents = parents_of(info.snapshots)
+    pruned_logs = pruned_logs_of(info.snapshots)
+    by_id = infos_by_id(info.snapshots)
+    kept = []
+    for snapshot_id, parent_id in parents.items():
+        if snapshot_id in dropped:
+            continue
+        snapshot = by_id[snapshot_id]
+        if parent_id in dropped or parent_id not in parents or parent_id == snapshot_id:
+            snapshot = _reparented(snapshot, parents, pruned_logs, dropped, to_root)
+        kept.append(snapshot)
+    return replace(info, snapshots=tuple(kept))
 
 
 def _reparented(
     snapshot: SnapshotInfo,
-    by_id: Mapping[SnapshotId, SnapshotInfo],
+    parents: Mapping[SnapshotId, SnapshotId | None],
+    pruned_logs: Mapping[SnapshotId, tuple[SnapshotId, ...]],
     dropped: Set[SnapshotId],
     to_root: bool,
 ) -> SnapshotInfo:
-    skipped: list[SnapshotInfo] = []
-    parent_id: SnapshotId | None = None
-    for id_ in walk(snapshot.parent_id, lambda id_: by_id[id_].parent_id, {snapshot.id}):
-        parent = by_id.get(id_)
-        if parent is None:
+    skipped: list[SnapshotId] = []
+    parent_id = snapshot.parent_id
+    while parent_id is not None:
+        # As many steps as there are snapshots, so without `walk`; a cycle has more.
+        if parent_id not in parents or len(skipped) > len(parents):
             raise _damaged(snapshot)
-        passed_over = to_root and skipped and parent.parent_id is not None
-        if id_ not in dropped and not passed_over:
-            parent_id = id_
+        parent = parents[parent_id]
+        passed_over = to_root and skipped and parent is not None
+        if parent_id not in dropped and not passed_over:
             break
-        skipped.append(parent)
-    else:
-        if (skipped[-1] if skipped else snapshot).parent_id is not None:
-            raise _damaged(snapshot)
+        skipped.append(parent_id)
+        parent_id = parent
+    if parent_id == snapshot.id:
+        raise _damaged(snapshot)
     if not skipped:
         return snapshot
     if parent_id is None:
-        parent_id = _kept_root(by_id, dropped, snapshot.id)
-    logs = logs_of_skipped(skipped) + (snapshot.pruned_ancestor_tx_logs or ())
+        parent_id = _kept_root(parents, dropped, snapshot.id)
+    logs = logs_of_skipped(skipped, pruned_logs) + (snapshot.pruned_ancestor_tx_logs or ())
     return replace(snapshot, parent_id=parent_id, pruned_ancestor_tx_logs=logs)
 
 
@@ -73,13 +81,13 @@ def _damaged(snapshot: SnapshotInfo) -> FormatError:
 
 
 def _kept_root(
-    by_id: Mapping[SnapshotId, SnapshotInfo], dropped: Set[SnapshotId], child: SnapshotId
+    parents: Mapping[SnapshotId, SnapshotId | None], dropped: Set[SnapshotId], child: SnapshotId
 ) -> SnapshotId | None:
     """The initial snapshot, or in a migrated repository the root that replaces it."""
     roots = [
-        snapshot.id
-        for snapshot in by_id.values()
-        if snapshot.parent_id is None and snapshot.id not in dropped and snapshot.id != child
+        id_
+        for id_, parent in parents.items()
+        if parent is None and id_ not in dropped and id_ != child
     ]
     if INITIAL_SNAPSHOT_ID in roots:
         return INITIAL_SNAPSHOT_ID

@@ -7,7 +7,7 @@ reads. Every generation has the same interface; only V2 has a repo info file.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
@@ -21,7 +21,7 @@ from icectl.errors import (
 from icectl.format.envelope import Generation, decode_envelope
 from icectl.model.ids import ManifestId, ObjectId, SnapshotId
 from icectl.model.node_table import NodeTable
-from icectl.model.repo import RepoInfo, SnapshotInfo
+from icectl.model.repo import RepoInfo, SnapshotInfo, ids_of, infos_by_id
 from icectl.model.snapshot import Snapshot
 from icectl.model.transaction_log import TransactionLog
 from icectl.repository.history import walk
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from icectl.model.node_columns import SnapshotColumns
     from icectl.repository.alpha import Dimensions
     from icectl.repository.ref_store import RefStore
+    from icectl.repository.update import FoundRepo
 
 
 _File = TypeVar("_File")
@@ -55,12 +56,20 @@ class Repository:
     branch_tips: Mapping[str, SnapshotId]
     tag_targets: Mapping[str, SnapshotId]
     deleted_tag_names: tuple[str, ...]
+    found: FoundRepo | None = None
+    """The repo info file as it was read, if it was opened to be changed."""
     _read_infos: dict[SnapshotId, SnapshotInfo] = field(default_factory=dict)
 
     @property
     def is_writable(self) -> bool:
         """Whether icectl can change repositories of this generation."""
         return self.generation in WRITABLE
+
+    def without_history(self) -> Repository:
+        """The repository for reading files only: without refs and history, small to pickle."""
+        return replace(
+            self, info=None, branch_tips={}, tag_targets={}, deleted_tag_names=(), _read_infos={}
+        )
 
     def check_writable(self) -> None:
         """`UnsupportedError` for a generation that is never changed."""
@@ -94,7 +103,7 @@ class Repository:
             return RefFiles(self.storage)
         from icectl.repository.ref_store import RepoFileRefs
 
-        return RepoFileRefs(self.storage)
+        return RepoFileRefs(self.storage, self.found)
 
     @property
     def lists_snapshots(self) -> bool:
@@ -116,7 +125,7 @@ class Repository:
     @cached_property
     def _listed_infos(self) -> Mapping[SnapshotId, SnapshotInfo]:
         """The entry of the repo info file for each snapshot; empty before V2."""
-        return {} if self.info is None else {info.id: info for info in self.info.snapshots}
+        return {} if self.info is None else infos_by_id(self.info.snapshots)
 
     def snapshot_info(self, snapshot_id: SnapshotId) -> SnapshotInfo:
         """Without a read in V2; before, from the snapshot's own file, once."""
@@ -159,14 +168,14 @@ class Repository:
         """Everything that a branch or tag leads to."""
         return self.ancestry_of_all((*self.branch_tips.values(), *self.tag_targets.values()))
 
-    def all_snapshots(self) -> Iterator[SnapshotInfo]:
+    def all_snapshots(self) -> Sequence[SnapshotInfo]:
         """V2: all that the repo info file lists; before: all that a ref can reach."""
-        return self.reachable_snapshots() if self.info is None else iter(self.info.snapshots)
+        return [*self.reachable_snapshots()] if self.info is None else self.info.snapshots
 
     def find_snapshots(self, prefix: str) -> list[SnapshotId]:
         """The ids that begin with the prefix, which is in upper case, in order."""
         if self.info is not None:
-            return sorted(id_ for id_ in self._listed_infos if str(id_).startswith(prefix))
+            return sorted(id_ for id_ in ids_of(self.info.snapshots) if str(id_).startswith(prefix))
         directory = self.layout.snapshots
         found = []
         for listed in self.storage.list(directory, with_info=False, starts_with=prefix):

@@ -6,7 +6,7 @@ that it names, and nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import takewhile
 from operator import ne
@@ -23,7 +23,6 @@ from icectl.model.repo import (
     GCRanUpdate,
     NewCommitUpdate,
     NewDetachedSnapshotUpdate,
-    SnapshotInfo,
     TagCreatedUpdate,
     TagDeletedUpdate,
     UnknownUpdate,
@@ -40,8 +39,8 @@ RELEASING = (
     TagDeletedUpdate,
     UnknownUpdate,
 )
-IRREVERSIBLE = (ExpirationRanUpdate, GCRanUpdate, UnknownUpdate)
-"""They rewrite the ancestry, or are unknown: `leads_to` cannot undo them."""
+REMOVING = (ExpirationRanUpdate, GCRanUpdate)
+"""They take snapshots off the list, and the ops log does not record which."""
 UNRECORDED = (BranchCreatedUpdate, BranchResetUpdate, TagCreatedUpdate)
 """The ops log does not record where these let a ref point."""
 
@@ -63,65 +62,161 @@ def find_problem(update: UpdateType, before: State, after: State) -> str | None:
 
 
 def leads_to(
-    updates: Iterable[UpdateType],
+    updates: Sequence[UpdateType],
     before: State,
     after: State,
-    targets: Iterable[RefTarget | None],
+    targets: Sequence[RefTarget | None],
 ) -> bool:
     """Whether these operations, newest first, and nothing else, turned `before` into `after`.
 
-    They are undone one by one, and each must find the ref as it left it: one look at each, where
-    `find_problem` compares the states around it. For an `UNRECORDED` operation, `targets` has the
-    target at the same place. None may be `IRREVERSIBLE`.
+    They are repeated on `before` one by one, and each must find the ref that it names as its entry
+    says: one look at each, where `find_problem` compares the states around it. For an `UNRECORDED`
+    operation, `targets` has the target at the same place.
+
+    The ops log does not record what a `REMOVING` operation did; here the pruned logs must prove it,
+    as a snapshot that moved up lists all that it skips. False where there is no such proof does
+    not mean that anything is wrong.
     """
-    branches, tags = dict(after.branches), dict(after.tags)
-    created: set[SnapshotId] = set()
-    for update, target in zip(updates, targets, strict=True):
-        # Where the ref pointed after the operation and before it; None for no ref.
-        left: SnapshotId | None = None
-        found: SnapshotId | None = None
-        if isinstance(update, UNRECORDED):
-            if target is None:
-                return False
-            left = target.id
-            made = after.snapshots.get(left)
-            if made is None or made.parent_id != target.parent_id:
-                return False
-        match update:
-            case NewCommitUpdate(name, left):
-                made = after.snapshots.get(left)
-                if made is None or made.parent_id is None:
-                    return False
-                refs, found = branches, made.parent_id
-                created.add(left)
-            case CommitAmendedUpdate(name, found, left):
-                made, amended = after.snapshots.get(left), after.snapshots.get(found)
-                if made is None or amended is None or not _is_amended(amended, made):
-                    return False
-                refs = branches
-                created.add(left)
-            case NewDetachedSnapshotUpdate(new):
-                created.add(new)
-                continue
-            case BranchDeletedUpdate(name, found) | BranchResetUpdate(name, found):
-                refs = branches
-            case BranchCreatedUpdate(name):
-                refs = branches
-            case TagDeletedUpdate(name, found):
-                refs = tags
-            case TagCreatedUpdate(name):
-                refs = tags
-            case _:
-                if isinstance(update, IRREVERSIBLE):
-                    return False
-                continue  # a change of the configuration, the metadata or the status
-        if refs.pop(name, None) != left:
+    replayed = _Replay(before)
+    for number in range(len(updates) - 1, -1, -1):
+        if not replayed.apply(updates[number], targets[number]):
             return False
-        if found is not None:
-            refs[name] = found
-    return (branches, tags) == (before.branches, before.tags) and not any(
-        _history_changes(before, after, created)
-    )
+    return replayed.leads_to(after)
+
+
+class _Replay:
+    """The refs and the ancestry that operations lead to, if nothing was ever removed."""
+
+    def __init__(self, state: State) -> None:
+        self.branches, self.tags = dict(state.branches), dict(state.tags)
+        self.parents: dict[SnapshotId, SnapshotId | None] = dict(state.parents)
+        self.pruned_logs = dict(state.pruned_logs)
+        self.detached: set[SnapshotId] = set()
+        """Their parents are not recorded."""
+        self.since_removal: set[SnapshotId] = set()
+        """Made since the newest `REMOVING` operation."""
+        self.since_expiration: set[str] = set()
+        """Tags created since the newest expiration."""
+        self.has_removal = self.has_expiration = False
+
+    def apply(self, update: UpdateType, target: RefTarget | None) -> bool:
+        """Whether the operation finds what its entry says."""
+        if isinstance(update, UNRECORDED) and not self._is_known(target):
+            return False
+        match update:
+            case NewCommitUpdate(name, new):
+                parent = self.branches.get(name)
+                if parent is None or not self._add(new, parent):
+                    return False
+                self.branches[name] = new
+            case CommitAmendedUpdate(name, amended, new):
+                if self.branches.get(name) != amended or amended in self.detached:
+                    return False
+                if not self._add(new, self.parents[amended]):
+                    return False
+                if amended in self.pruned_logs:
+                    self.pruned_logs[new] = self.pruned_logs[amended]
+                self.branches[name] = new
+            case NewDetachedSnapshotUpdate(new):
+                self.detached.add(new)
+                return self._add(new, None)
+            case BranchDeletedUpdate(name, previous):
+                return self.branches.pop(name, None) == previous
+            case TagDeletedUpdate(name, previous):
+                return self.tags.pop(name, None) == previous
+            case BranchResetUpdate(name, previous):
+                assert target is not None
+                if self.branches.get(name) != previous:
+                    return False
+                self.branches[name] = target.id
+            case BranchCreatedUpdate(name):
+                assert target is not None
+                if name in self.branches:
+                    return False
+                self.branches[name] = target.id
+            case TagCreatedUpdate(name):
+                assert target is not None
+                if name in self.tags:
+                    return False
+                self.tags[name] = target.id
+                self.since_expiration.add(name)
+            case ExpirationRanUpdate() | GCRanUpdate():
+                self.has_removal = True
+                self.since_removal.clear()
+                if isinstance(update, ExpirationRanUpdate):
+                    self.has_expiration = True
+                    self.since_expiration.clear()
+            case UnknownUpdate():
+                return False
+            case _:
+                pass  # a change of the configuration, the metadata or the status
+        return True
+
+    def _add(self, new: SnapshotId, parent: SnapshotId | None) -> bool:
+        if new in self.parents:
+            return False
+        self.parents[new] = parent
+        self.since_removal.add(new)
+        return True
+
+    def _is_known(self, target: RefTarget | None) -> bool:
+        """Whether the snapshot was there, with this parent or, once it moved up, an older one."""
+        if target is None or target.id not in self.parents:
+            return False
+        if target.id in self.detached or self.parents[target.id] == target.parent_id:
+            return True
+        return self.has_removal and self._skipped(target.id, target.parent_id) is not None
+
+    def _skipped(
+        self, snapshot_id: SnapshotId, ancestor: SnapshotId | None
+    ) -> list[SnapshotId] | None:
+        """The snapshots between the two, nearest first; None if it is not known to be one."""
+        skipped: list[SnapshotId] = []
+        for id_ in walk(self.parents[snapshot_id], self.parents.__getitem__, {snapshot_id}):
+            if id_ == ancestor:
+                return skipped
+            if id_ in self.detached:
+                return None
+            skipped.append(id_)
+        last = skipped[-1] if skipped else snapshot_id
+        return skipped if self.parents[last] is None and ancestor is None else None
+
+    def leads_to(self, after: State) -> bool:
+        if self.branches != after.branches or not self._explains_tags(after):
+            return False
+        if after.parents.keys() - self.parents.keys():
+            return False
+        gone = self.parents.keys() - after.parents.keys()
+        if gone and not (self.has_removal and self.since_removal.isdisjoint(gone)):
+            return False
+        return all(self._explains_parent(id_, after) for id_ in after.parents)
+
+    def _explains_tags(self, after: State) -> bool:
+        """An expiration deletes tags without an entry for each, and leaves their names behind."""
+        expired = {name for name in self.tags if name not in after.tags}
+        for name in expired:
+            target = self.tags[name]
+            if name in self.since_expiration or name not in after.deleted_tags:
+                return False
+            if target in after.parents and target not in after.reachable:
+                return False
+        if expired and not self.has_expiration:
+            return False
+        return {n: id_ for n, id_ in self.tags.items() if n not in expired} == after.tags
+
+    def _explains_parent(self, snapshot_id: SnapshotId, after: State) -> bool:
+        if snapshot_id in self.detached:
+            return True
+        own = self.pruned_logs.get(snapshot_id, ())
+        logs = after.pruned_logs.get(snapshot_id, ())
+        if after.parents[snapshot_id] == self.parents[snapshot_id]:
+            return logs == own
+        if not self.has_removal or snapshot_id in self.since_removal:
+            return False
+        skipped = self._skipped(snapshot_id, after.parents[snapshot_id])
+        if not skipped:
+            return False
+        return logs == logs_of_skipped(skipped, self.pruned_logs) + own
 
 
 def _problems(update: UpdateType, before: State, after: State) -> Iterator[str]:
@@ -143,8 +238,7 @@ def _problems(update: UpdateType, before: State, after: State) -> Iterator[str]:
         case CommitAmendedUpdate(branch, previous, new):
             if before.branches.get(branch) != previous:
                 yield f"the branch {branch} did not point at {previous} before the amend"
-            amended, made = before.snapshots.get(previous), after.snapshots.get(new)
-            if amended is None or made is None or not _is_amended(amended, made):
+            if not _is_amended(previous, before, new, after):
                 yield f"the amended snapshot {new} has another ancestry than {previous} had"
             yield from _changes(before, after, branches={branch: new}, added={new})
         case ExpirationRanUpdate() | GCRanUpdate():
@@ -168,11 +262,13 @@ def _problems(update: UpdateType, before: State, after: State) -> Iterator[str]:
             yield from _changes(before, after)
 
 
-def _is_amended(amended: SnapshotInfo, made: SnapshotInfo) -> bool:
+def _is_amended(previous: SnapshotId, before: State, new: SnapshotId, after: State) -> bool:
     """Whether the new snapshot has the ancestry of the one that it replaces."""
-    return (amended.parent_id, amended.pruned_ancestor_tx_logs or ()) == (
-        made.parent_id,
-        made.pruned_ancestor_tx_logs or (),
+    if previous not in before.parents or new not in after.parents:
+        return False
+    return (before.parents[previous], before.pruned_logs.get(previous)) == (
+        after.parents[new],
+        after.pruned_logs.get(new),
     )
 
 
@@ -190,13 +286,12 @@ def _changes(
 
 
 def _history_changes(before: State, after: State, added: set[SnapshotId]) -> Iterator[str]:
-    for snapshot_id in after.snapshots.keys() ^ before.snapshots.keys() ^ added:
+    for snapshot_id in after.parents.keys() ^ before.parents.keys() ^ added:
         yield f"the snapshot {snapshot_id} came or went with another operation"
-    for snapshot_id in after.snapshots.keys() & before.snapshots.keys():
-        old, new = before.snapshots[snapshot_id], after.snapshots[snapshot_id]
-        if (old.parent_id, old.pruned_ancestor_tx_logs) != (
-            new.parent_id,
-            new.pruned_ancestor_tx_logs,
+    for snapshot_id, parent in after.parents.items():
+        if snapshot_id in before.parents and (
+            parent != before.parents[snapshot_id]
+            or after.pruned_logs.get(snapshot_id) != before.pruned_logs.get(snapshot_id)
         ):
             yield f"the ancestry of {snapshot_id} changed with another operation"
 
@@ -215,9 +310,9 @@ def _ref_changes(
 
 def _drops(update: UpdateType, before: State, after: State) -> Iterator[str]:
     """Expiration and gc: snapshots leave the list, and their children move up."""
-    for snapshot_id in after.snapshots.keys() - before.snapshots.keys():
+    for snapshot_id in after.parents.keys() - before.parents.keys():
         yield f"the snapshot {snapshot_id} came with another operation"
-    removed = before.snapshots.keys() - after.snapshots.keys()
+    removed = before.parents.keys() - after.parents.keys()
     for kind, old, new in (
         ("branch", before.branches, after.branches),
         ("tag", before.tags, after.tags),
@@ -235,26 +330,25 @@ def _drops(update: UpdateType, before: State, after: State) -> Iterator[str]:
     if isinstance(update, GCRanUpdate):
         for snapshot_id in removed & before.reachable:
             yield f"gc dropped {snapshot_id}, which was reachable"
-    for snapshot_id, info in after.snapshots.items():
-        if snapshot_id in before.snapshots and not _moved_up(info, before, after):
+    for snapshot_id in after.parents:
+        if snapshot_id in before.parents and not _moved_up(snapshot_id, before, after):
             yield f"the ancestry of {snapshot_id} changed with another operation"
 
 
-def _moved_up(now: SnapshotInfo, before: State, after: State) -> bool:
+def _moved_up(snapshot_id: SnapshotId, before: State, after: State) -> bool:
     """Whether the snapshot moved to an ancestor, and has the logs of all that it skips.
 
     Writers before spec version 2.1 dropped the logs. Expiration moves to the first snapshot even
     if a tag keeps another one in between; then only the logs prove it.
     """
-    was = before.snapshots[now.id]
-    own = was.pruned_ancestor_tx_logs or ()
-    if now.parent_id == was.parent_id:
-        return (now.pruned_ancestor_tx_logs or ()) == own
-    ancestors = walk(was.parent_id, before.parents.__getitem__)
-    skipped = [*takewhile(partial(ne, now.parent_id), ancestors)]
-    if before.parents[skipped[-1] if skipped else now.id] != now.parent_id:
+    was, now = before.parents[snapshot_id], after.parents[snapshot_id]
+    own = before.pruned_logs.get(snapshot_id, ())
+    found = after.pruned_logs.get(snapshot_id, ())
+    if now == was:
+        return found == own
+    skipped = [*takewhile(partial(ne, now), walk(was, before.parents.__getitem__))]
+    if before.parents[skipped[-1] if skipped else snapshot_id] != now:
         return False
-    found = now.pruned_ancestor_tx_logs or ()
-    if found == logs_of_skipped([before.snapshots[id_] for id_ in skipped]) + own:
+    if found == logs_of_skipped(skipped, before.pruned_logs) + own:
         return True
-    return found == own and after.snapshots.keys().isdisjoint(skipped)
+    return found == own and after.parents.keys().isdisjoint(skipped)

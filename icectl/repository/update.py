@@ -1,18 +1,21 @@
 """The only read-modify-swap-retry loop for the repo info file (V2).
 
 An update reads `repo` with its version, applies a pure edit, copies the old bytes to
-`overwritten/`, and swaps. The name of that copy is random and the new state refers to it, which
-identifies our own write: after a lost race or a lost response the ops log shows whether the update
-landed, however many others came after it.
+`overwritten/`, and swaps: three rounds of requests. On an object store, the listing that shows
+whether `repo` is older than its backups runs beside the copy. The name of that copy is random and
+the new state refers to it, which identifies our own write: after a lost race or a lost response the
+ops log shows whether the update landed, however many others came after it.
 """
 
 from __future__ import annotations
 
 import logging
+import math
 import random
 import time
-from collections.abc import Callable, Iterable, Set
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 
 from icectl.errors import (
@@ -37,6 +40,7 @@ logger = logging.getLogger(__name__)
 MAX_ATTEMPTS = 200
 LONGEST_PAUSE_SECONDS = 3.0
 MOST_WINDOWS = 8
+FRESH_SECONDS = 10.0
 DEFAULT_NUM_UPDATES_PER_FILE = 1000
 _LIMITED: dict[int, str] = {Availability.READ_ONLY: "read-only", Availability.OFFLINE: "offline"}
 
@@ -51,16 +55,33 @@ class RepoUpdate:
     """The name of the copy of `before`; None when there was nothing to do."""
 
 
+class FoundRepo:
+    """`repo` as it was read a moment ago, for the first attempt to replace it."""
+
+    def __init__(self, storage: Storage) -> None:
+        self.bytes = storage.read_for_update(REPO_PATH)
+        self.local_time = local_time()
+        self._read_at = time.monotonic()
+
+    def take(self) -> bool:
+        """Whether it is worth trying: once, and unless somebody read a plan meanwhile."""
+        is_fresh = time.monotonic() - self._read_at < FRESH_SECONDS
+        self._read_at = -math.inf
+        return is_fresh
+
+
 def update_repo(
     storage: Storage,
     change: Callable[[RepoInfo], Edited],
     *,
+    found: FoundRepo | None = None,
     whatever_status: bool = False,
     accept_older: bool = False,
     abandoned: Set[str] = frozenset(),
 ) -> RepoUpdate:
     """Apply `change` to the newest state, as often as it takes to win.
 
+    The first attempt is made on `found`, if that is fresh, which saves a request.
     `change` sees a fresh state each time and may raise; nothing is written then, nor when it
     changes nothing. `whatever_status` is for the one operation that sets the status.
     A `repo` that is older than its own backups is refused unless `accept_older` says that
@@ -69,7 +90,9 @@ def update_repo(
     """
     lost: list[str] = []
     try:
-        return _update_until_won(storage, change, whatever_status, accept_older, abandoned, lost)
+        return _update_until_won(
+            storage, change, found, whatever_status, accept_older, abandoned, lost
+        )
     finally:
         _forget(storage, lost)
 
@@ -77,6 +100,7 @@ def update_repo(
 def _update_until_won(
     storage: Storage,
     change: Callable[[RepoInfo], Edited],
+    read: FoundRepo | None,
     whatever_status: bool,
     accept_older: bool,
     abandoned: Set[str],
@@ -87,9 +111,8 @@ def _update_until_won(
     checked: int | None = None
     for attempt in range(MAX_ATTEMPTS + 1):
         started = time.monotonic()
-        found = storage.read_versioned(REPO_PATH)
-        local = local_time()
-        before = _decode(found.data)
+        found = read if attempt == 0 and read and read.take() else FoundRepo(storage)
+        before = _decode(found.bytes.data)
         if tried is not None:
             if _is_in_log(storage, before, tried):
                 return tried
@@ -100,30 +123,35 @@ def _update_until_won(
             check_online(before.status)
         if not before.latest_updates:
             raise FormatError("the ops log is empty", path=REPO_PATH)
-        edited, made = change(before)
+        edited, entries = change(before)
         if edited == before:
             return RepoUpdate(before, before)
-        if not accept_older and before.latest_updates:
-            newest = before.latest_updates[0].updated_at
-            # Once is enough while each attempt finds a newer state than the one before.
-            if checked is None or newest < checked:
-                check_newest(storage, before, abandoned)
-            checked = newest
-        now = write_time(found.read_at, local)
+        newest = before.latest_updates[0].updated_at
+        # Once is enough while each attempt finds a newer state than the one before.
+        is_checked = accept_older or (checked is not None and newest >= checked)
+        checked = newest
+        now = write_time(found.bytes.read_at, found.local_time)
         backup = backup_name(now)
-        tried = RepoUpdate(before, with_update(edited, made, now, backup), backup)
+        updates = entries if isinstance(entries, tuple) else (entries,)
+        tried = RepoUpdate(before, with_updates(edited, updates, now, backup), backup)
         data = encode_repo(tried.after)
         storage.ensure_conditional_writes()
-        storage.put_if_absent(backup_object(backup), found.data)
+        path = backup_object(backup)
         try:
-            storage.put_if_match(REPO_PATH, data, found.version)
+            with nullcontext() if is_checked else _newest_checked(storage, before, abandoned, path):
+                storage.put_if_absent(path, found.bytes.data)
+        except (FormatError, StorageError):
+            lost.append(path)
+            raise
+        try:
+            storage.put_if_match(REPO_PATH, data, found.bytes.version)
         except PreconditionFailedError:
             logger.info("another writer changed %s; attempt %d", REPO_PATH, attempt + 2)
             time.sleep(_pause(attempt, time.monotonic() - started))
             continue
         except StorageError as error:
             _check_landed(storage, tried, error)
-        logger.info("wrote %s, with a backup in %s", REPO_PATH, backup_object(backup))
+        logger.info("wrote %s, with a backup in %s", REPO_PATH, path)
         return tried
     raise ConflictError(
         f"the repository was changed by others {MAX_ATTEMPTS} times in a row",
@@ -131,26 +159,42 @@ def _update_until_won(
     )
 
 
-def with_update(
-    info: RepoInfo, made: UpdateType | tuple[UpdateType, ...], now: int, backup: str
+@contextmanager
+def _newest_checked(
+    storage: Storage, info: RepoInfo, abandoned: Set[str], own: str
+) -> Iterator[None]:
+    """`check_newest`: before the block, or beside it where a request takes long."""
+    if not storage.is_object_store:
+        check_newest(storage, info, abandoned)
+        yield
+        return
+    with ThreadPoolExecutor(1) as thread:
+        checking = thread.submit(check_newest, storage, info, abandoned | {own})
+        yield
+        checking.result()
+
+
+def with_updates(
+    info: RepoInfo, update_types: Sequence[UpdateType], now: int, backup: str
 ) -> RepoInfo:
-    """`info` with new entries in its ops log, oldest first, by the rules of `latest_updates`.
+    """`info` with new entries (oldest first) in its ops log, by the rules of `latest_updates`.
 
     The entry that was the newest receives the name of the backup: the state it produced. What
     overflows stays reachable through `repo_before_updates`, except entries without a backup
     (of a migration), which stay in the file. An edit that emptied the log leaves all of it to
     the backup.
     """
-    types = made if isinstance(made, tuple) else (made,)
     if not info.latest_updates:
-        updates = _entries(types, now)
+        updates = [*_entries(update_types, now)]
         return replace(info, latest_updates=tuple(updates), repo_before_updates=backup)
     limit = _num_updates_per_file(info)
     newest, *older = info.latest_updates
     check_not_ahead(newest.updated_at, now)
-    # Readers refuse an entry that is not newer than the one below it.
-    updates = _entries(types, max(now, newest.updated_at + len(types)))
-    updates += [replace(newest, backup_path=backup), *older]
+    updates = [
+        *_entries(update_types, max(now, newest.updated_at + 1)),
+        replace(newest, backup_path=backup),
+        *older,
+    ]
     for index in range(limit, len(updates)):
         overflow = updates[index].backup_path
         if overflow is not None:
@@ -160,9 +204,10 @@ def with_update(
     return replace(info, latest_updates=tuple(updates))
 
 
-def _entries(types: tuple[UpdateType, ...], newest: int) -> list[Update]:
-    """Newest first, a microsecond apart: only the newest of one write has a state."""
-    return [Update(one, newest - age) for age, one in enumerate(reversed(types))]
+def _entries(update_types: Sequence[UpdateType], now: int) -> Iterator[Update]:
+    """Newest first; readers refuse an entry that is not newer than the one below it."""
+    for number in range(len(update_types) - 1, -1, -1):
+        yield Update(update_types[number], now + number)
 
 
 def put_back(storage: Storage, data: bytes, found: VersionedBytes | None, aside: str) -> None:

@@ -1,7 +1,8 @@
 """The format `icechunk` of Spark: the tables of `icectl.tables`, read in the executors.
 
 Options: `table`; `ref` (several with commas between), `snapshot` (ids with commas between, or
-`all`), `as_of` (a date or time); `columns` (names with commas between); `storage.KEY` for what
+`all`), `as_of` (a date or time); `backup` (the name of a backup in overwritten/ whose state is read
+instead of the newest one); `columns` (names with commas between); `storage.KEY` for what
 is `--storage-option KEY=VALUE` on the command line. Options are shown in plans: credentials
 are none of them, and an option that nobody knows is refused without repeating its value.
 """
@@ -24,23 +25,16 @@ from pyspark.sql.datasource import (
 )
 
 from icectl.errors import UsageError
+from icectl.spark.table_files import spark_schema
 from icectl.storage.open import open_storage
 from icectl.storage.times import microseconds
 from icectl.tables.names import TABLES
 from icectl.tables.scan import Partition, TableScan
-from icectl.tables.schemas import INTEGER, INTEGERS, TEXT, TEXTS, TIME
 from icectl.tables.scope import Condition, Scope
 
 STORAGE_PREFIX = "storage."
-OPTIONS = ("path", "table", "ref", "snapshot", "as_of", "columns")
+OPTIONS = ("path", "table", "ref", "snapshot", "as_of", "backup", "columns")
 PUSHED_COLUMNS = ("path", "snapshot_id", "kind", "manifest_id")
-SPARK_TYPES = {
-    TEXT: "string",
-    INTEGER: "bigint",
-    TIME: "timestamp_ltz",
-    TEXTS: "array<string>",
-    INTEGERS: "array<bigint>",
-}
 
 
 class IcechunkDataSource(DataSource):  # type: ignore[misc]
@@ -49,8 +43,7 @@ class IcechunkDataSource(DataSource):  # type: ignore[misc]
         return "icechunk"
 
     def schema(self) -> str:
-        fields = parse_options(self.options).schema
-        return ", ".join(f"`{field.name}` {SPARK_TYPES[field.type]}" for field in fields)
+        return spark_schema(parse_options(self.options).schema)
 
     def reader(self, schema: Any) -> DataSourceReader:
         """The schema is that of the table, or the part of it that the user named."""
@@ -132,7 +125,7 @@ def _parse_scope(given: Mapping[str, str]) -> Scope:
     every = snapshot.strip().lower() == "all"
     names = given.get("ref", "") if every or not snapshot else snapshot
     refs = tuple(name.strip() for name in names.split(",") if name.strip())
-    return Scope(refs, every, _parse_time(given.get("as_of")))
+    return Scope(refs, every, _parse_time(given.get("as_of")), given.get("backup"))
 
 
 def _parse_time(text: str | None) -> int | None:

@@ -1,7 +1,8 @@
-"""What goes wrong inside Spark, told as what went wrong in icectl.
+"""Failures of Spark as errors of icectl.
 
-An error in an executor arrives as the text of a traceback; one of ours is found in it and
-keeps its sentence, kind and exit code.
+Spark reports an error in an executor as the text of a traceback. An error of icectl in it keeps
+its message, kind and exit code. `icectl.spark.jobs` does better where it can: it fetches the error
+itself, with its code and hint.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ _JAVA = re.compile(r"^(?:: |Caused by: )[\w.$]+: (.+)$", re.MULTILINE)
 
 
 @contextmanager
-def told_in_words() -> Iterator[None]:
+def translate_failures() -> Iterator[None]:
+    """Raise failures of Spark in the block as `IcectlError`."""
     from pyspark.errors import AnalysisException, ParseException, PySparkException
     from pyspark.logger import PySparkLogger
 
     for name in ("SQLQueryContextLogger", "DataFrameQueryContextLogger"):
-        # They would write what is told here to stderr as well, with a traceback.
+        # They would write the same to stderr, with a traceback.
         PySparkLogger.getLogger(name).disabled = True
     failures: tuple[type[Exception], ...] = (PySparkException,)
     with suppress(ImportError):  # a client of Spark Connect needs no Java

@@ -1,4 +1,4 @@
-"""The tables of one repository as DataFrames, views and files of a Spark session."""
+"""The tables of one repository as DataFrames and views of a Spark session."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from typing import Any
 from icectl.errors import Remedy, UsageError
 from icectl.spark.datasource import STORAGE_PREFIX
 from icectl.tables.names import tables_hint
-from icectl.tables.schemas import INTEGERS, SCHEMAS, TEXTS, TIME
+from icectl.tables.schemas import SCHEMAS
 from icectl.tables.scope import Scope
 
-SPARK_TIME = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS'Z'"
 QUERIES = ("select", "with", "values", "table", "from", "describe", "desc", "show", "explain")
 _TEXTS_AND_COMMENTS = re.compile(
     r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/""", re.DOTALL
@@ -43,34 +42,9 @@ class RepositorySource:
             options["snapshot"] = ",".join(self.scope.refs)
         if self.scope.as_of is not None:
             options["as_of"] = (_EPOCH + timedelta(microseconds=self.scope.as_of)).isoformat()
+        if self.scope.backup is not None:
+            options["backup"] = self.scope.backup
         return spark.read.format("icechunk").options(**options).load(self.location)
-
-
-def export_with_spark(frame: Any, schema: Any, target: str, format_: str) -> None:
-    """Write one table from the executors; the texts are those of the local engine."""
-    from pyspark.sql import functions
-
-    if format_ == "parquet":
-        # Otherwise times are written as INT96, which says neither unit nor zone.
-        frame.sparkSession.conf.set("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
-        frame.write.option("compression", "zstd").parquet(target)
-        return
-    columns = []
-    for name in frame.columns:
-        column, type_ = functions.col(name), schema.field(name).type
-        if type_ == TIME:
-            column = functions.date_format(column, SPARK_TIME)
-        elif format_ == "csv" and type_ in (TEXTS, INTEGERS):
-            column = functions.to_json(column, {"ignoreNullFields": "false"})
-        columns.append(column.alias(name))
-    writer = frame.select(*columns).write
-    if format_ == "csv":
-        # Otherwise it trims texts.
-        writer = writer.option("ignoreLeadingWhiteSpace", "false")
-        writer = writer.option("ignoreTrailingWhiteSpace", "false")
-        writer.option("header", "true").option("escape", '"').option("emptyValue", '""').csv(target)
-    else:
-        writer.option("ignoreNullFields", "false").json(target)
 
 
 def run_query(

@@ -187,6 +187,14 @@ class Storage(ABC):
     def ensure_conditional_writes(self) -> None:
         """Raise `RefusedError` if the storage ignores conditions on a put; probe it only once."""
 
+    def read_for_update(self, path: str) -> VersionedBytes:
+        """Read an object that the caller will replace with `put_if_match`.
+
+        An object store runs the probe of `ensure_conditional_writes` in the same round of requests;
+        the next put waits for its answer and raises its `RefusedError`.
+        """
+        return self.read_versioned(path)
+
     @abstractmethod
     def read_clock(self) -> int:
         """Return the current time of the storage's clock in microseconds, as exact as possible."""

@@ -17,10 +17,10 @@ from icectl.model.ids import NodeId, SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.model.transaction_log import ArrayUpdatedChunks, TransactionLog
 from icectl.pipeline.read_ahead import read_ahead
+from icectl.pipeline.units import Unit, split
 from icectl.repository.change_counts import read_logs
 from icectl.repository.repository import Repository
 from icectl.tables.arrow import ROWS_IN_BATCH, batches_of, coordinate_lists, repeated
-from icectl.tables.partitions import Work
 from icectl.tables.schemas import SCHEMAS
 from icectl.tables.scope import Conditions, Scope, admits, select_history
 
@@ -41,16 +41,13 @@ PATHS_REMEMBERED = 4
 Paths = Mapping[NodeId, str]
 
 
-def plan(repository: Repository, scope: Scope, conditions: Conditions) -> list[Work]:
+def plan(repository: Repository, scope: Scope, conditions: Conditions) -> list[Unit]:
     # Only what reading needs: messages and metadata stay here.
     commits = tuple(
         replace(info, message="", metadata=None)
         for info in select_history(repository, scope, conditions)
     )
-    return [
-        Work(commits[start : start + COMMITS_IN_PARTITION])
-        for start in range(0, len(commits), COMMITS_IN_PARTITION)
-    ]
+    return split(commits, most_items=COMMITS_IN_PARTITION)
 
 
 def read(

@@ -20,6 +20,7 @@ from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.manifest import ChunkRefs, Manifest, RefKind, Spans
 from icectl.model.snapshot import ArrayNodeData
 from icectl.pipeline.read_ahead import read_ahead
+from icectl.pipeline.units import Unit, split
 from icectl.repository.repository import Repository
 from icectl.tables.arrow import (
     ROWS_IN_BATCH,
@@ -32,7 +33,6 @@ from icectl.tables.arrow import (
     spans_texts,
     times_of_seconds,
 )
-from icectl.tables.partitions import Work, pack
 from icectl.tables.schemas import TEXT, TIME
 from icectl.tables.scope import Conditions, Scope, admits, select_versions
 
@@ -50,7 +50,7 @@ class ManifestUse:
     uses: tuple[tuple[SnapshotId, tuple[tuple[NodeId, str], ...]], ...]
 
 
-def plan(repository: Repository, scope: Scope, conditions: Conditions) -> list[Work]:
+def plan(repository: Repository, scope: Scope, conditions: Conditions) -> list[Unit]:
     uses: dict[ManifestId, dict[SnapshotId, list[tuple[NodeId, str]]]] = {}
     sizes: dict[ManifestId, tuple[int, int]] = {}
     ids = [info.id for info in select_versions(repository, scope, conditions)]
@@ -71,7 +71,7 @@ def plan(repository: Repository, scope: Scope, conditions: Conditions) -> list[W
         rows = references * len(use.uses)
         return max(size, rows * BYTES_PER_REFERENCE), rows
 
-    return pack(
+    return split(
         (
             ManifestUse(manifest_id, tuple((id_, tuple(nodes)) for id_, nodes in of.items()))
             for manifest_id, of in uses.items()

@@ -8,11 +8,11 @@ from typing import Any
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot, Snapshot
 from icectl.pipeline.read_ahead import read_ahead
+from icectl.pipeline.units import Unit, split
 from icectl.repository.nodes import ArrayNode, describe_node
 from icectl.repository.repository import Repository
 from icectl.tables.arrow import batches_of
 from icectl.tables.history import json_text
-from icectl.tables.partitions import Work
 from icectl.tables.schemas import SCHEMAS
 from icectl.tables.scope import Conditions, Scope, admits, select_versions
 
@@ -23,12 +23,9 @@ Row = dict[str, Any]
 Rows = Callable[[Snapshot, Conditions], Iterator[Row]]
 
 
-def plan(repository: Repository, scope: Scope, conditions: Conditions) -> list[Work]:
+def plan(repository: Repository, scope: Scope, conditions: Conditions) -> list[Unit]:
     ids = [info.id for info in select_versions(repository, scope, conditions)]
-    return [
-        Work(tuple(ids[start : start + SNAPSHOTS_IN_PARTITION]))
-        for start in range(0, len(ids), SNAPSHOTS_IN_PARTITION)
-    ]
+    return split(ids, most_items=SNAPSHOTS_IN_PARTITION)
 
 
 def read_nodes(

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from icectl.pipeline.units import Unit
 from icectl.repository.layout import CONFIG_PATH
 from icectl.repository.ops_log import BACKUPS, REPO_PATH
 from icectl.repository.repository import Repository
 from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard
 from icectl.storage.sharded_listing import plan_listing_shards
 from icectl.tables.arrow import batches_of
-from icectl.tables.partitions import Work
 from icectl.tables.schemas import SCHEMAS
 from icectl.tables.scope import Conditions, Scope, admits
 
@@ -31,7 +31,7 @@ class Shard:
     names: ListingShard = WHOLE_DIRECTORY
 
 
-def plan(repository: Repository, _scope: Scope, conditions: Conditions) -> list[Work]:
+def plan(repository: Repository, _scope: Scope, conditions: Conditions) -> list[Unit]:
     kinds = _directories(repository)
     shards = [
         Shard(directory, kind, names)
@@ -43,9 +43,9 @@ def plan(repository: Repository, _scope: Scope, conditions: Conditions) -> list[
             else (WHOLE_DIRECTORY,)
         )
     ]
-    work = [Work((shard,)) for shard in shards]
+    work = [Unit((shard,)) for shard in shards]
     if any(admits(conditions, "kind", kind) for kind in (*ROOT_KINDS.values(), OTHER)):
-        work.append(Work(tuple(Shard("", None, names) for names in _beside(sorted(kinds)))))
+        work.append(Unit(tuple(Shard("", None, names) for names in _beside(sorted(kinds)))))
     return work
 
 

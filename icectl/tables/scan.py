@@ -7,24 +7,25 @@ credentials: those come from the environment of whoever reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
 from icectl.errors import UsageError
-from icectl.pipeline.read_ahead import read_ahead
-from icectl.repository.open import open_repository
+from icectl.pipeline.table_files import read_parts
+from icectl.pipeline.units import Unit
+from icectl.repository.open import open_repository, repository_at
+from icectl.repository.operations import read_backup
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 from icectl.tables import changes, chunk_refs, content, history, objects
 from icectl.tables.arrow import batches_of
 from icectl.tables.names import check_table
-from icectl.tables.partitions import Work
 from icectl.tables.schemas import SCHEMAS
 from icectl.tables.scope import Conditions, Scope
 
-Planner = Callable[[Repository, Scope, Conditions], list[Work]]
+Planner = Callable[[Repository, Scope, Conditions], list[Unit]]
 Reader = Callable[[Repository, Sequence[Any], Sequence[str], Conditions], Iterator[Any]]
 Rows = Callable[[Repository, Scope, Conditions], Iterator[dict[str, Any]]]
 
@@ -40,15 +41,14 @@ WHOLE: Mapping[str, Rows] = {
     "snapshots": history.snapshots_rows,
     "ops_log": history.ops_log_rows,
 }
-PARTITIONS_AHEAD = 2
 USUAL_SCOPE = Scope()
 
 
 @dataclass(frozen=True, slots=True)
 class Partition:
-    work: Work
+    unit: Unit
     repository: Repository | None
-    """Where the files are, without refs and history; None where the reader opens it anew."""
+    """For reading files, without refs and history; None if the reader opens it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,31 +75,29 @@ class TableScan:
         return pa.schema([whole.field(name) for name in self.columns]) if self.columns else whole
 
     def plan(self) -> list[Partition]:
-        repository = open_repository(self.storage)
+        repository = self._open()
         if self.table in WHOLE:
-            return [Partition(Work(()), None)]
+            return [Partition(Unit(()), None)]
         plan, _ = PARTITIONED[self.table]
         # The repo info file can be large; it stays with the planner.
-        files = replace(repository, info=None, branch_tips={}, tag_targets={}, _read_infos={})
-        return [Partition(work, files) for work in plan(repository, self.scope, self.conditions)]
+        files = repository.without_history()
+        return [Partition(unit, files) for unit in plan(repository, self.scope, self.conditions)]
 
     def read(self, partition: Partition) -> Iterator[Any]:
         """The rows of one partition as Arrow record batches of `schema`."""
         names = tuple(self.schema.names)
         if partition.repository is None:
-            repository = open_repository(self.storage)
-            rows = WHOLE[self.table](repository, self.scope, self.conditions)
+            rows = WHOLE[self.table](self._open(), self.scope, self.conditions)
             return batches_of(SCHEMAS[self.table], names, rows)
         _, read = PARTITIONED[self.table]
-        return read(partition.repository, partition.work.items, names, self.conditions)
+        return read(partition.repository, partition.unit.items, names, self.conditions)
+
+    def _open(self) -> Repository:
+        if self.scope.backup is None:
+            return open_repository(self.storage)
+        return repository_at(self.storage, read_backup(self.storage, self.scope.backup))
 
 
 def read_table(scan: TableScan, partitions: Sequence[Partition] | None = None) -> Iterator[Any]:
     """Every batch of the table in this process, partitions in their order, some ahead."""
-    planned = scan.plan() if partitions is None else partitions
-
-    def read_whole(partition: Partition) -> list[Any]:
-        return list(scan.read(partition))
-
-    for _, batches in read_ahead(read_whole, planned, ahead=PARTITIONS_AHEAD):
-        yield from batches
+    return read_parts(scan.read, scan.plan() if partitions is None else partitions)

@@ -20,6 +20,8 @@ class Scope:
     all_snapshots: bool = False
     as_of: int | None = None
     """Microseconds since 1970: nothing that is newer."""
+    backup: str | None = None
+    """The backup with the state that is read; None for the newest state."""
 
 
 @dataclass(frozen=True, slots=True)

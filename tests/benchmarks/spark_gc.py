@@ -16,11 +16,11 @@ from pathlib import Path
 import numpy as np
 
 from icectl.format.manifest import decode_native_refs
-from icectl.ops.gc.engine import Engine
-from icectl.ops.gc.local_engine import LocalEngine
 from icectl.ops.gc.run import GcOptions, plan_run
+from icectl.pipeline.engine import Engine
 from icectl.pipeline.id_columns import id_columns
-from icectl.spark.gc_engine import SparkEngine
+from icectl.pipeline.local_engine import LocalEngine
+from icectl.spark.engine import SparkEngine
 from icectl.spark.session import SparkOptions, spark_session
 from icectl.storage.local import LocalStorage
 from tests.benchmarks.spark_scan import peak_megabytes, processor_seconds, take_processors

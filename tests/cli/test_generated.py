@@ -190,6 +190,9 @@ SHELLS = pytest.mark.parametrize("shell", [bash, fish, zsh], ids=lambda shell: s
     ("line", "expected"),
     [
         ("icectl remo", {"remote"}),
+        ("icectl hel", {"help"}),
+        ("icectl help remo", {"remote"}),
+        ("icectl help remote sh", {"show"}),
         ("icectl remote sh", {"show"}),
         ("icectl remote show --js", {"--json"}),
         ("icectl remote show prod", {"production"}),
@@ -215,7 +218,7 @@ def test_lists(shell, with_remotes: dict[str, str], tmp_path: Path) -> None:
     assert not (tmp_path / "wicked").exists()
 
 
-@pytest.mark.parametrize("line", ["icectl help g", "icectl lgo ", "icectl branch creat "])
+@pytest.mark.parametrize("line", ["icectl help x ", "icectl lgo ", "icectl branch creat "])
 def test_a_mistyped_command_completes_quietly(
     line: str, environ: dict[str, str], tmp_path: Path
 ) -> None:

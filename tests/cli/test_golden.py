@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Icectl
 from tests.cli.small_repository import NOW, write_small_repository
+from tests.command_line import Icectl
 
 GOLDEN = Path(__file__).parent / "golden"
 CALLS = [

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Icectl
 from tests.cli.small_repository import sid, write_small_repository
+from tests.command_line import Icectl
 from tests.patience import PATIENCE_SECONDS
 
 
@@ -118,6 +118,8 @@ def test_a_directory_in_place_of_a_ref_leads_to_the_same_command(
 ) -> None:
     assert icectl("show", "my w", "-r", "my w").err.endswith("with -r 'my w'\n")
     assert icectl("show", "my w").err.endswith("icectl show -r 'my w'\n")
+    for place in ("./my w", "/data/repo", "s3://bucket/x", ".", "~/repo"):
+        assert icectl("show", place).err.endswith(f"hint: icectl show -r {shlex.quote(place)}\n")
 
 
 @pytest.mark.parametrize(
@@ -138,7 +140,7 @@ def test_a_directory_in_place_of_a_ref_leads_to_the_same_command(
         ),
         ("remote add s3://x d", "hint: icectl remote add [OPTIONS] NAME LOCATION"),
         ("remote show LOCATION", "hint: list the names: icectl remote list"),
-        ("metadata set  b -r LOCATION", "hint: icectl metadata set KEY VALUE"),
+        ("metadata set  b -r LOCATION", "hint: write `icectl metadata set KEY VALUE -r 'my w'`"),
     ],
 )
 def test_hints_lead_on(icectl: Icectl, repository: Path, call: str, hint: str) -> None:
@@ -174,6 +176,9 @@ def test_help_that_nobody_gets(environ: dict[str, str], call: str, stdout: str, 
             ("log", "nowhere", "-r", "my w", "--storage-option", "follow_links=true"),
             "`icectl tag list -r 'my w' --storage-option follow_links=true`",
         ),
+        (("gc", "-r", "my w"), "`icectl gc --older-than 7d --dry-run -r 'my w'`"),
+        (("diff", "-r", "my w"), "`icectl diff --commit REF -r 'my w'`"),
+        (("ls", "/b", "-r", "my w"), "for a node, run icectl ls main /b -r 'my w'"),
         (("--dry-run", "gc", "-r", "my w"), "icectl gc --dry-run"),
         (("-r", "my w", "--name", "x", "branch", "create"), "icectl branch create --help"),
         (("gc", "--older-than"), "icectl gc --help"),
@@ -195,7 +200,3 @@ def test_a_repository_without_its_repo_file_is_recognised(
     outcome = icectl("log", "--json")
     assert outcome.code == 10
     assert "-r LOCATION" not in outcome.error["hint"]
-
-
-def test_help_of_a_group(icectl: Icectl) -> None:
-    assert icectl("branch", "help").out == icectl("branch", "--help").out

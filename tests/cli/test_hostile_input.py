@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from icectl.cli.main import run
-from tests.cli.conftest import Icectl, Outcome
 from tests.cli.small_repository import write_small_repository
+from tests.command_line import Icectl, Outcome
 
 HUGE_HEX = "0x" + "f" * 20_000
 NOT_UTF8 = "\udcff"

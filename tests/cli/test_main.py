@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import subprocess
 import sys
@@ -18,7 +17,7 @@ from icectl.cli import app
 from icectl.cli.exit_codes import EXIT_CODES
 from icectl.cli.options import RefArgument, command
 from icectl.errors import IcectlError, RefNotFoundError
-from tests.cli.conftest import Icectl
+from tests.command_line import Icectl
 from tests.patience import PATIENCE_SECONDS
 
 
@@ -66,6 +65,7 @@ def test_help_of_each_group(icectl: Icectl, group: str) -> None:
     assert outcome.code == 0
     for name in app.subcommands(group):
         assert name in outcome.out
+    assert icectl(group, "help").out == icectl("help", group).out == outcome.out
 
 
 @pytest.mark.parametrize("entry", app.COMMANDS, ids=lambda entry: entry.name)
@@ -201,33 +201,6 @@ def test_the_return_value_is_the_exit_code(icectl: Icectl, planted: Any) -> None
 
     planted(body)
     assert icectl("planted").code == 3
-
-
-@pytest.mark.parametrize("location", ["./repo", "/data/repo", "s3://bucket/x", ".", "~/repo"])
-def test_a_location_in_place_of_a_ref_leads_to_the_right_call(
-    icectl: Icectl, planted: Any, location: str
-) -> None:
-    def body(context: Any, ref: RefArgument = "main") -> int:
-        return 0
-
-    planted(body)
-    outcome = icectl("planted", location)
-    assert outcome.code == 2
-    assert f"hint: icectl planted -r {shlex.quote(location)}\n" in outcome.err
-
-
-def test_a_directory_in_place_of_a_ref_leads_to_the_right_call(
-    icectl: Icectl, planted: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def body(context: Any, ref: RefArgument = "main") -> int:
-        raise RefNotFoundError(f"there is no {ref}")
-
-    planted(body)
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine" / "repo").write_bytes(b"")
-    monkeypatch.chdir(tmp_path)
-    assert "icectl planted -r mine" in icectl("planted", "mine").err
-    assert "icectl planted -r" not in icectl("planted", "other").err
 
 
 SCRIPT = """

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Icectl
+from tests.command_line import Icectl
 
 
 @pytest.fixture

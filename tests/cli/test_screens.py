@@ -26,6 +26,8 @@ CALLS = [
     "ops-log",
     "diff main~2 main",
     "expire --keep-last 1 --dry-run",
+    "expire --help",
+    "--help",
 ]
 WIDTHS = (60, 80, 120)
 

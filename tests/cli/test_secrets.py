@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Icectl
+from tests.command_line import Icectl
 from tests.official import ic, linear_history, zarr
 from tests.official.histories import create
 

@@ -26,9 +26,9 @@ from icectl.model.repo import (
 )
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot
 from icectl.render.text import escape_cell, escape_commands
-from tests.cli.conftest import Icectl
 from tests.cli.small_repository import START, repo_info, sid, write_small_repository
 from tests.cli.terminals import Terminal
+from tests.command_line import Icectl
 
 EVIL = "evil\x1b]0;title\x07\x1b[2J\r\n\u202e\x9b31m"
 ACTING = set("\x1b\x07\r\x9b\u202e")

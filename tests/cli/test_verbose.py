@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.cli.conftest import Icectl
+from tests.command_line import Icectl
 from tests.gc.repositories import messy_repository
 from tests.official import built, ic
 from tests.servers.proxy import Faults, fault_proxy

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from icectl.format import node_columns, snapshot
-from tests.cli.conftest import environ, icectl
+from tests.command_line import environ, icectl
 from tests.official import built, random_history
 
 __all__ = ["environ", "icectl"]

@@ -9,7 +9,7 @@ from icectl.ops.diff.chunks import read_chunk_changes
 from icectl.ops.diff.compare import diff_nodes
 from icectl.ops.diff.result import ChunkChanges, NodeDiff
 from icectl.ops.diff.versions import Versions, select_versions
-from icectl.render.diff_document import NODE_LISTS
+from icectl.render.diff import NODE_LISTS
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.open import open_storage

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icectl.render.chunk_ranges import render_ranges
+from icectl.render.diff import render_ranges
 
 
 def cover(text: str) -> list[tuple[int, ...]]:

@@ -16,7 +16,7 @@ from icectl.ops.diff.compare import diff_nodes
 from icectl.ops.diff.versions import select_versions
 from icectl.render.diff import render_diff
 from icectl.render.screen import draw, make_console
-from tests.cli.conftest import Icectl, Outcome
+from tests.command_line import Icectl, Outcome
 from tests.diff.facts import open_ours
 from tests.official import copied
 from tests.official.histories import commit, create

@@ -37,7 +37,7 @@ def test_text_is_for_people(icectl: Icectl, demo: Path) -> None:
     assert done.returncode == 0
     assert done.stderr == ""
     assert "ok      storage " in done.stdout
-    assert "absent  conditional writes  not tried" in done.stdout
+    assert "absent  conditional writes  not checked" in done.stdout
     assert done.stdout.endswith("All checks passed.\n")
 
 
@@ -56,7 +56,7 @@ def test_nothing_there_yet_is_a_warning(icectl: Icectl, tmp_path: Path) -> None:
     assert checks(done.stdout)["repository"] == {
         "name": "repository",
         "state": "warning",
-        "detail": "nothing is there yet",
+        "detail": "the location is empty",
         "hint": "create one with icectl init",
     }
 

@@ -15,7 +15,7 @@ from icectl.format.envelope import FileType, decode_envelope, encode_envelope
 from icectl.format.kinds import String
 from icectl.format.reader import Field, Reader
 from icectl.format.writer import Writer
-from tests.format.test_reader import newer
+from tests.format.newer import newer
 from tests.official.histories import commit, create
 from tests.official.reading import diff_facts, open_official, read_everything
 

@@ -32,7 +32,7 @@ def line(days: list[float], **refs: dict[str, int]) -> State:
             SnapshotInfo(snapshot_id(number), snapshot_id(number - 1), flushed_at, f"{number}")
         )
     return State(
-        {snapshot.id: snapshot for snapshot in snapshots},
+        snapshots,
         {name: snapshot_id(at) for name, at in refs.get("branches", {"main": len(days)}).items()},
         {name: snapshot_id(at) for name, at in refs.get("tags", {}).items()},
     )

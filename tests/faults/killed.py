@@ -17,6 +17,9 @@ import sys
 
 from icectl.model.ids import SnapshotId
 from icectl.ops.repair.run import NAMED, RepairOptions, execute_repair, plan_repair
+from icectl.ops.undo.execute import execute_undo
+from icectl.ops.undo.plan import UndoOptions, plan_undo
+from icectl.pipeline.progress import Progress
 from icectl.repository.config import update_config
 from icectl.repository.initialize import initialize_repository
 from icectl.repository.open import open_repository
@@ -48,6 +51,9 @@ def operate(root: str, operation: str) -> None:
         repository.refs.delete_branch("old")
     elif operation == "delete_tag":
         repository.refs.delete_tag("old")
+    elif operation == "undo":
+        plan = plan_undo(repository, None, int, UndoOptions(), Progress())
+        execute_undo(repository, plan, UndoOptions(), Progress())
     elif operation == "update_config":
         update_config(repository, lambda config: {**config, "inline_chunk_threshold_bytes": 4321})
     else:

@@ -25,6 +25,7 @@ from icectl.format.repo import decode_repo, encode_repo
 from icectl.format.writer import Writer
 from icectl.model.ids import INITIAL_SNAPSHOT_ID
 from icectl.model.repo import Ref, RepoInfo, RepoStatus, SnapshotInfo, UnknownUpdate, Update
+from tests.format.newer import newer
 
 INFO = RepoInfo(
     spec_version=2,
@@ -41,13 +42,6 @@ INFO = RepoInfo(
 def repo_payload(**replaced: object) -> schema.RawRepo:
     raw = Reader(decode_envelope(encode_repo(INFO)).payload).read_root(schema.REPO)
     return raw._replace(**replaced)
-
-
-def newer(table: Table, *fields: Field) -> tuple[Table, type]:
-    """The table as a newer writer would have it, with fields that we do not know."""
-    names = [field.name for field in (*table.fields, *fields)]
-    built = namedtuple(table.name, names)
-    return Table(table.name, built, [*table.fields, *fields]), built
 
 
 def test_unknown_fields_are_tolerated_shown_and_never_dropped() -> None:

@@ -25,6 +25,12 @@ class Place:
         self._capsys = capsys
         create(where, inline_chunk_threshold_bytes=0, **config)
 
+    @classmethod
+    def existing(cls, where: Path, capsys: pytest.CaptureFixture[str]) -> Place:
+        place = cls.__new__(cls)
+        place.where, place._capsys = where, capsys
+        return place
+
     def commit(self, *numbers: int) -> str:
         repo = open_official(self.where)
         for number in numbers:

@@ -11,7 +11,9 @@ from typing import Any
 import numpy as np
 
 from icectl.ops.gc.execute import Deleted
+from icectl.ops.gc.plan import GcPlan, plan_gc
 from icectl.ops.gc.run import GcOptions, collect_garbage
+from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from tests.official import Where, ic, open_official, random_history, read_everything, zarr
@@ -33,6 +35,26 @@ def files(repository: Path, directories: tuple[str, ...] = OBJECTS) -> set[str]:
         if (repository / directory).is_dir()
         for path in (repository / directory).iterdir()
     }
+
+
+def planned_paths(plan: GcPlan) -> set[str]:
+    return {path for garbage in plan.garbage.values() for path in garbage.paths()}
+
+
+def paths(storage: Storage) -> set[str]:
+    found = {info.path for info in storage.list("")}
+    return {path for path in found if path.split("/")[0] in OBJECTS}
+
+
+def live_paths(repository: Path) -> set[str]:
+    plan = plan_gc(open_repository(LocalStorage(repository)), now())
+    return files(repository) - planned_paths(plan)
+
+
+def upload(source: Path, storage: Storage) -> None:
+    for path in source.rglob("*"):
+        if path.is_file():
+            storage.put_if_absent(path.relative_to(source).as_posix(), path.read_bytes())
 
 
 def abandon_session(repo: ic.Repository) -> None:

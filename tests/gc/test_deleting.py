@@ -22,8 +22,13 @@ from icectl.storage.local import LocalStorage
 from icectl.storage.memory import MemoryStorage
 from icectl.storage.open import open_storage
 from tests.faults.storage import FaultyStorage, Hook, Request
-from tests.gc.repositories import age_all, files, live, messy_repository
-from tests.gc.test_servers import upload
+from tests.gc.repositories import (
+    age_all,
+    files,
+    live,
+    messy_repository,
+    upload,
+)
 from tests.official import built, copied, open_official, zarr
 from tests.patience import PATIENCE_SECONDS
 from tests.servers.proxy import Faults, fault_proxy

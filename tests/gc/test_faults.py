@@ -8,13 +8,16 @@ from pathlib import Path
 import pytest
 
 from icectl.errors import FormatError, IcectlError, StorageError
-from icectl.ops.gc.plan import plan_gc
-from icectl.repository.open import open_repository
-from icectl.storage.contract import Storage
-from icectl.storage.local import LocalStorage
 from icectl.storage.memory import MemoryStorage
 from tests.faults.storage import FaultyStorage, Hook, Request, fail_after
-from tests.gc.repositories import collect, files, messy_repository, now
+from tests.gc.repositories import (
+    collect,
+    files,
+    live_paths,
+    messy_repository,
+    paths,
+    upload,
+)
 from tests.official import built
 
 numbers = itertools.count()
@@ -22,25 +25,8 @@ numbers = itertools.count()
 
 def in_memory(repository: Path) -> MemoryStorage:
     storage = MemoryStorage(f"gc-faults-{next(numbers)}")
-    for path in repository.rglob("*"):
-        if path.is_file():
-            storage.put_if_absent(path.relative_to(repository).as_posix(), path.read_bytes())
+    upload(repository, storage)
     return storage
-
-
-def paths(storage: Storage) -> set[str]:
-    found = {info.path for info in storage.list("")}
-    return {
-        path
-        for path in found
-        if path.split("/")[0] in ("snapshots", "transactions", "manifests", "chunks")
-    }
-
-
-def live_paths(repository: Path) -> set[str]:
-    plan = plan_gc(open_repository(LocalStorage(repository)), now())
-    gone = {path for garbage in plan.garbage.values() for path in garbage.paths()}
-    return files(repository) - gone
 
 
 def fail_at(number: int) -> Hook:

@@ -24,6 +24,7 @@ from icectl.repository import past
 from icectl.repository.history import State, state_of
 from icectl.repository.ops_log import read_repo
 from icectl.storage.local import LocalStorage
+from tests.engines.comparisons import planned
 from tests.failures import raises
 from tests.gc.repositories import (
     age_all,
@@ -35,9 +36,12 @@ from tests.gc.repositories import (
     now,
     random_repository,
 )
-from tests.gc.test_bit_flips import planned_paths
 from tests.official import built, copied, ic, open_official
 from tests.official.histories import commit, create
+
+
+def planned_paths(where: Path) -> set[str]:
+    return set(planned(plan_run(LocalStorage(where), GcOptions(now())).plan))
 
 
 def bend_parent(info: RepoInfo) -> RepoInfo:
@@ -305,17 +309,17 @@ def test_a_ref_that_took_snapshots_back_is_bent(tmp_path: Path, way: str, carrie
 
 def check_every_bit(where: Path, stride: int) -> None:
     """Of `repo`: whatever is planned, nothing that is needed is."""
-    live_files = files(where) - planned_paths(plan_run(LocalStorage(where), GcOptions(now())).plan)
+    live_files = files(where) - planned_paths(where)
     data = (where / "repo").read_bytes()
     for bit in range(0, 8 * len(data), stride):
         flipped = bytearray(data)
         flipped[bit // 8] ^= 1 << bit % 8
         (where / "repo").write_bytes(flipped)
         try:
-            planned = planned_paths(plan_run(LocalStorage(where), GcOptions(now())).plan)
+            paths = planned_paths(where)
         except IcectlError:
             continue
-        assert not planned & live_files, f"bit {bit}"
+        assert not paths & live_files, f"bit {bit}"
 
 
 @WAYS
@@ -418,7 +422,7 @@ def damage_by_chance(info: RepoInfo, chance: random.Random) -> RepoInfo:
 
 def decide(where: Path) -> set[str] | str:
     try:
-        return planned_paths(plan_run(LocalStorage(where), GcOptions(now())).plan)
+        return planned_paths(where)
     except FormatError as error:
         return type(error).__name__
 
@@ -441,7 +445,7 @@ def test_a_run_of_operations_is_judged_like_each_of_them(
         )
         at_once = decide(where)
         with monkeypatch.context() as closely:
-            closely.setattr(past.PastStates, "end_of_run", lambda log, start: start)
+            closely.setattr(past.PastStates, "end_of_run", lambda log, start, releases: start)
             assert decide(where) == at_once
         refused += isinstance(at_once, str)
         planned += isinstance(at_once, set)

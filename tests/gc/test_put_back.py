@@ -16,6 +16,7 @@ from icectl.repository.backups import backup_name, check_newest
 from icectl.repository.ops_log import read_repo
 from icectl.storage.contract import ObjectInfo, Storage
 from icectl.storage.local import LocalStorage
+from tests.failures import raises
 from tests.faults.storage import FaultyStorage, Request
 from tests.gc.repositories import age_all, collect, files, live, now
 from tests.official import open_official
@@ -41,9 +42,14 @@ def where(tmp_path: Path) -> Path:
     return where
 
 
-def check_refused(where: Path, match: str = "older than its own copy", **options: object) -> None:
+def check_refused(
+    where: Path,
+    remedy: str = "return-or-accept-older-repo",
+    path: str = "repo",
+    **options: object,
+) -> None:
     before = {path.relative_to(where) for path in where.rglob("*")}
-    with pytest.raises(FormatError, match=match):
+    with raises(FormatError, path=path, remedy=remedy):
         collect(where, now() - DAY, **options)
     assert {path.relative_to(where) for path in where.rglob("*")} == before
 
@@ -51,7 +57,7 @@ def check_refused(where: Path, match: str = "older than its own copy", **options
 def test_it_is_refused_until_the_newer_history_is_given_up(where: Path) -> None:
     check_refused(where)
     open_official(where).create_tag("again", open_official(where).lookup_branch("main"))
-    check_refused(where, "not continue")
+    check_refused(where, "return-or-abandon-history")
     lost = sorted(path.name for path in (where / "overwritten").iterdir())[1]
     _, deleted = collect(where, abandon_history=(lost,))
     assert deleted.count[ObjectKind.SNAPSHOT] == 3
@@ -80,7 +86,7 @@ def test_a_writer_died_after_its_copy(where: Path) -> None:
 def test_the_newest_copy_cannot_be_read(where: Path, damage: Callable[[bytes], bytes]) -> None:
     newest = min((where / "overwritten").iterdir())
     newest.write_bytes(damage(newest.read_bytes()))
-    check_refused(where, "newer than repo, and cannot be read")
+    check_refused(where, "check-ops-log-or-known-missing", f"overwritten/{newest.name}")
     known = frozenset({f"overwritten/{newest.name}"})
     check_refused(where, known_missing=known)
 

@@ -8,6 +8,7 @@ A test module that imports from here is skipped on an interpreter without the pa
     many_virtual_refs, many_small_manifests, synthetic_native_refs,
     native_refs_in_manifests, many_snapshots, many_manifests, many_expirations,
     many_operations, many_files   large repositories, quickly
+    daily_maintenance   years of commits, expirations and collections
     changed_native_refs, changed_virtual_refs   large versions that differ a little
     many_arrays, virtual_refs_in_one_commit     large versions that differ much
     open_official, read_everything, official_report   what the official package says of one
@@ -31,6 +32,7 @@ pytest.importorskip("zarr")
 import icechunk as ic
 import zarr
 
+from tests.official.aged import daily_maintenance
 from tests.official.cache import built, copied
 from tests.official.changed import changed_native_refs, changed_virtual_refs
 from tests.official.histories import linear_history, many_commits, random_history
@@ -68,6 +70,7 @@ __all__ = [
     "changed_native_refs",
     "changed_virtual_refs",
     "copied",
+    "daily_maintenance",
     "diff_facts",
     "ic",
     "linear_history",

@@ -9,7 +9,7 @@ from icectl.render.blocks import Column, Share, Table, Tree, TreeEntry
 from icectl.render.plain import plain_lines
 from icectl.render.progress import ProgressDisplay
 from icectl.render.screen import make_console
-from tests.render.test_text import drawn
+from tests.render.drawing import drawn
 
 TABLE = Table(
     [

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import unicodedata
-from collections.abc import Iterable
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from icectl.render.blocks import Block, Column, Table, Tree, TreeEntry
 from icectl.render.plain import plain_lines
-from icectl.render.screen import draw, make_console
 from icectl.render.text import display_width, escape_controls, first_line, message_lines
+from tests.render.drawing import drawn
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
 EVIL = "\x1b]0;owned\x07\x1b[2J\r\n\x9b31m\u202eabc\u2066\ud800 [bold]x[/bold] :smile:"
@@ -24,13 +22,6 @@ def is_safe(line: str) -> bool:
         unicodedata.category(character) in ("Cc", "Cs", "Zl", "Zp") or character in forbidden
         for character in line
     )
-
-
-def drawn(blocks: Iterable[Block], width: int = 300) -> list[str]:
-    stream = io.StringIO()
-    console = make_console(stream, {"COLUMNS": str(width)}, no_color=True)
-    draw(blocks, console)
-    return stream.getvalue().splitlines()
 
 
 def every_kind_of_block(text: str) -> list[Block]:

@@ -43,9 +43,9 @@ def test_the_nearest_chosen_ancestor() -> None:
     known = history()
     chosen = {sid(1), sid(3)}
     starts = list(map(sid, (4, 3, 5, 8)))
-    found = find_nearest(starts, known.ancestry, chosen.__contains__)
+    found = find_nearest(starts, known.parent_of, chosen.__contains__)
     assert [found[start] for start in starts] == list(map(sid, (3, 3, 1, 1)))
-    assert find_nearest([sid(4)], known.ancestry, lambda _: False)[sid(4)] is None
+    assert find_nearest([sid(4)], known.parent_of, lambda _: False)[sid(4)] is None
 
 
 def test_reachable_is_what_refs_lead_to() -> None:
@@ -114,7 +114,7 @@ def test_a_state_needs_the_logs_of_pruned_ancestors() -> None:
         SnapshotInfo(sid(1), None, 0, ""),
         SnapshotInfo(sid(4), sid(1), 0, "", None, (sid(3),)),
     ]
-    state = State({info.id: info for info in infos}, {"main": sid(4)}, {})
+    state = State(infos, {"main": sid(4)}, {})
     assert state.logs == {sid(1), sid(3), sid(4)}
 
 

@@ -25,8 +25,9 @@ from icectl.model.repo import (
 )
 from icectl.model.values import UnknownField
 from icectl.repository import edits, update
+from icectl.repository.open import open_repository
 from icectl.repository.ops_log import read_ops_log, read_repo
-from icectl.repository.update import update_repo, with_update
+from icectl.repository.update import update_repo, with_updates
 from tests.failures import raises
 from tests.faults.storage import FaultyStorage, fail_for_good, fail_once
 from tests.repository.builders import make_info, memory_repository, sid
@@ -70,11 +71,56 @@ def test_the_requests_of_an_update():
     update_repo(storage, tag("v1"))
     assert storage.methods() == [
         "read_versioned",
-        "list",
         "ensure_conditional_writes",
+        "list",
         "put_if_absent",
         "put_if_match",
     ]
+
+
+def test_what_was_opened_for_an_update_is_not_read_again():
+    storage = FaultyStorage(memory_repository(INFO))
+    repository = open_repository(storage, for_update=True)
+    repository.refs.create_tag("v1", sid(1))
+    assert storage.methods().count("read_versioned") == 1
+    assert "read" not in storage.methods()
+    # The second change finds the state that the first one left.
+    repository.refs.create_tag("v2", sid(1))
+    assert storage.methods().count("read_versioned") == 2
+    assert storage.methods().count("put_if_match") == 2
+
+
+def test_a_state_that_was_read_long_ago_is_read_again(monkeypatch):
+    monkeypatch.setattr(update, "FRESH_SECONDS", 0.0)
+    storage = FaultyStorage(memory_repository(INFO))
+    open_repository(storage, for_update=True).refs.create_tag("v1", sid(1))
+    assert storage.methods().count("read_versioned") == 2
+
+
+def test_a_lost_race_on_what_was_opened_is_run_again():
+    inner = memory_repository(INFO)
+    storage = FaultyStorage(inner)
+    repository = open_repository(storage, for_update=True)
+    update_repo(inner, tag("theirs"))
+    repository.refs.create_tag("ours", sid(1))
+    assert [ref.name for ref in read_repo(inner).tags] == ["ours", "theirs"]
+    assert len(backups(inner)) == 2
+
+
+def test_beside_the_copy_an_older_repo_is_found_all_the_same():
+    """As on an object store; the copy of the refused update is taken back."""
+    inner = memory_repository(INFO)
+    old = inner.read("repo")
+    for name in ("a", "b"):
+        update_repo(inner, tag(name))
+    inner.put_if_match("repo", old, inner.read_versioned("repo").version)
+    there = backups(inner)
+    storage = FaultyStorage(inner)
+    storage.is_object_store = True
+    with pytest.raises(FormatError, match="older than its own copy"):
+        update_repo(storage, tag("c"))
+    assert backups(inner) == there
+    assert inner.read("repo") == old
 
 
 def refuse(info):
@@ -244,9 +290,9 @@ def test_entries_without_a_backup_stay_in_the_file():
         latest_updates=tuple(updates),
         config=encode_flexbuffers({"num_updates_per_repo_info_file": 2}),
     )
-    first = with_update(info, TagCreatedUpdate("new"), 40, "repo.1")
+    first = with_updates(info, [TagCreatedUpdate("new")], 40, "repo.1")
     assert len(first.latest_updates) == 4 and first.repo_before_updates is None
-    second = with_update(first, TagCreatedUpdate("newer"), 50, "repo.2")
+    second = with_updates(first, [TagCreatedUpdate("newer")], 50, "repo.2")
     assert [u.updated_at for u in second.latest_updates] == [50, 40]
     assert second.repo_before_updates == "repo.1"
 

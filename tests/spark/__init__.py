@@ -1,15 +1,13 @@
-"""Spark tests: skipped as a whole where Java or PySpark is missing.
+"""Tests of what only Spark has: skipped as a whole where Java or PySpark is missing.
 
-One session serves a test process; with `--dist loadgroup` all of them run in one process.
+What both engines do is tested with the fixture `engine`; see `tests/engines`.
 """
-
-import shutil
 
 import pytest
 
-pytest.importorskip("pyspark")
-pytest.importorskip("pyarrow")
-if shutil.which("java") is None:
-    pytest.skip("Spark needs Java, which is not installed", allow_module_level=True)
+from tests.engines.fixtures import HAS_SPARK, MARKS
 
-MARKS = [pytest.mark.spark, pytest.mark.xdist_group("spark")]
+if not HAS_SPARK:
+    pytest.skip("Spark needs Java and PySpark", allow_module_level=True)
+
+__all__ = ["MARKS"]

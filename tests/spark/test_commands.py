@@ -18,7 +18,7 @@ import pytest
 from icectl.cli.main import run
 from icectl.spark.tables import check_query, plan_views
 from icectl.tables.schemas import SCHEMAS
-from tests.cli.conftest import Outcome
+from tests.command_line import Outcome
 from tests.official import copied, open_official
 from tests.official.histories import commit
 from tests.spark import MARKS
@@ -152,7 +152,9 @@ def test_damage_in_an_executor_keeps_its_exit_code(
         "--json",
         "--quiet",
     )
-    assert (outcome.code, outcome.error["kind"]) == (14, "object_not_found")
+    # As on the local engine: the repository refers to the file, so the repository is damaged.
+    assert (outcome.code, outcome.error["kind"]) == (13, "damaged")
+    assert outcome.error["message"].startswith("manifests/")
 
 
 def parts(directory: Path) -> list[Path]:

@@ -38,7 +38,7 @@ REFERENCES, GARBAGE = 4000, 3000
 SLOW_GC = """
 import os, sys, time
 from icectl.ops.gc.run import GcOptions, collect_garbage
-from icectl.spark import gc_engine, gc_garbage
+from icectl.spark import engine, garbage
 from icectl.spark.session import SparkOptions, spark_session
 from icectl.storage.local import LocalStorage
 
@@ -52,16 +52,16 @@ class Slow(LocalStorage):
         return super().delete_many(paths)
 
 # Many small tasks, so that some are done and some are not when an executor dies.
-gc_engine.GROUP_MANIFESTS = 1
-gc_garbage.DELETES_PER_TASK = 100
+engine.UNIT_ITEMS = 1
+garbage.DELETES_PER_TASK = 100
 conf = {
     "spark.sql.shuffle.partitions": "4",
     "spark.executor.memory": "512m",
     "spark.log.level": "WARN",
 }
 with spark_session(SparkOptions(sys.argv[1], conf=conf), os.environ) as spark:
-    engine = gc_engine.SparkEngine(spark)
-    options = GcOptions(int(sys.argv[3]), choose_engine=lambda num_chunk_refs: engine)
+    chosen = engine.SparkEngine(spark)
+    options = GcOptions(int(sys.argv[3]), choose_engine=lambda num_chunk_refs: chosen)
     _, deleted = collect_garbage(Slow(sys.argv[2]), options, lambda run: print("planned", flush=True))
     assert deleted.is_complete and not deleted.failures, deleted
     print(sum(deleted.count.values()), flush=True)

@@ -16,10 +16,11 @@ from icectl.cli.main import run
 from icectl.errors import FormatError
 from icectl.model.ids import ChunkId
 from icectl.ops.gc.run import GcOptions, collect_garbage
-from icectl.spark.gc_engine import SparkEngine
+from icectl.pipeline.engine import Engine
 from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
 from icectl.storage.sharded_listing import SMALL_DIRECTORY, plan_shards_of
+from tests.engines.comparisons import check_equal_plans
 from tests.gc.repositories import messy_repository
 from tests.gc.test_faults import live_paths, paths
 from tests.gc.test_servers import (
@@ -32,15 +33,13 @@ from tests.official import built
 from tests.servers.gcs import GcsServer
 from tests.servers.s3 import ACCESS_KEY, SECRET_KEY, S3Server
 from tests.spark import MARKS
-from tests.spark.test_gc import check_equal_plans
 
 pytestmark = [*MARKS, pytest.mark.server, pytest.mark.slow]
 
 
 @pytest.fixture
-def on_spark(spark: Any) -> dict[str, Any]:
-    engine = SparkEngine(spark)
-    return {"choose_engine": lambda num_chunk_refs: engine}
+def on_spark(spark_engine: Engine) -> dict[str, Any]:
+    return {"choose_engine": lambda num_chunk_refs: spark_engine}
 
 
 @pytest.fixture
@@ -58,6 +57,7 @@ def s3_storage(server: S3Server, prefix: str) -> Storage:
 def test_seaweedfs(
     seaweedfs: S3Server,
     on_spark: dict[str, Any],
+    spark_engine: Engine,
     event_logs: Path,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
@@ -72,7 +72,7 @@ def test_seaweedfs(
         "gc-spark",
         partial(s3_storage, seaweedfs),
         seaweedfs.official_storage,
-        partial(check_equal_plans, on_spark=on_spark),
+        partial(check_equal_plans, engine=spark_engine),
         **on_spark,
     )
     (log,) = event_logs.iterdir()
@@ -86,6 +86,7 @@ def test_seaweedfs(
 def test_fake_gcs(
     gcs_server: GcsServer,
     on_spark: dict[str, Any],
+    spark_engine: Engine,
     tmp_path_factory: pytest.TempPathFactory,
     built_by: tuple[Any, ...],
 ) -> None:
@@ -96,7 +97,7 @@ def test_fake_gcs(
         f"gc-spark-{source.parent.name}",
         lambda prefix: open_storage(f"gs://{gcs_server.bucket}/{prefix}", options),
         gcs_server.official_storage,
-        partial(check_equal_plans, on_spark=on_spark),
+        partial(check_equal_plans, engine=spark_engine),
         **on_spark,
     )
 

@@ -9,6 +9,11 @@ from typing import Any
 import pytest
 
 from icectl.cli.main import run
+from icectl.ops.stats.result import ContainerStats
+from icectl.ops.stats.run import StatsOptions, measure
+from icectl.pipeline.engine import ChooseEngine
+from icectl.repository.open import open_repository
+from icectl.storage.local import LocalStorage
 from tests.official import ic, open_official, zarr
 from tests.official.histories import create
 
@@ -68,15 +73,14 @@ def test_sources_are_looked_at(repository: Path, capsys: Capture) -> None:
     assert [finding["code"] for finding in document["findings"]] == ["ICE0601", "ICE0602"]
 
 
-def test_counted_under_their_container(repository: Path, capsys: Capture) -> None:
-    code, document = answer(["stats", "-r", str(repository)], capsys)
-    assert code == 0
-    [container] = document["containers"]
-    assert container["url_prefix"] == f"file://{repository.parent}/files/"
-    assert container["configured"] is True
+def test_counted_under_their_container(repository: Path, choose_engine: ChooseEngine) -> None:
+    options = StatsOptions(choose_engine=choose_engine)
+    result = measure(open_repository(LocalStorage(repository)), options)
     # The first and the last reference name the same bytes, in two ways.
-    assert (container["num_chunks"], container["num_objects"]) == (3, 2)
-    assert container["bytes"] == document["virtual_bytes"] == 24
+    prefix = f"file://{repository.parent}/files/"
+    expected = ContainerStats(prefix, configured=True, bytes=24, num_chunks=3, num_objects=2)
+    assert result.containers == (expected,)
+    assert result.virtual_bytes == 24
 
 
 def test_name_that_no_container_has(repository: Path, capsys: Capture) -> None:

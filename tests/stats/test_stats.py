@@ -14,14 +14,15 @@ import pytest
 from icectl.model.manifest import RefKind
 from icectl.ops.expire.policy import Policy
 from icectl.ops.gc.run import GcOptions, plan_run
-from icectl.ops.stats import distinct
-from icectl.ops.stats.distinct import Distinct
 from icectl.ops.stats.result import StatsResult
 from icectl.ops.stats.run import StatsOptions, measure
+from icectl.pipeline import distinct
+from icectl.pipeline.distinct import Distinct
+from icectl.pipeline.engine import KEYS, Column
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.local import LocalStorage
-from tests.cli.conftest import Icectl, environ, icectl  # noqa: F401
+from tests.command_line import Icectl, environ, icectl  # noqa: F401
 from tests.gc.repositories import messy_repository, now
 from tests.official import build_zoo, built, copied, linear_history, open_official, random_history
 
@@ -237,32 +238,41 @@ def test_wrong_calls(icectl: Icectl, zoo: Path, arguments: list[str], code: int)
 
 
 @pytest.mark.parametrize("pending", [1, 7, 10**6])
-@pytest.mark.parametrize("keys", [("a", "b"), ("a", "b", "c")])
-def test_distinct(monkeypatch: pytest.MonkeyPatch, keys: tuple[str, ...], pending: int) -> None:
-    """Beside a dictionary, with keys that share a part, and compacted at any moment."""
-    monkeypatch.setattr(distinct, "FEWEST_PENDING", pending)
+@pytest.mark.parametrize("small", [1, 50])
+@pytest.mark.parametrize("in_order", [False, True])
+def test_distinct(
+    monkeypatch: pytest.MonkeyPatch, pending: int, small: int, in_order: bool
+) -> None:
+    """Like a dictionary, with keys that share a part, and compacted at any moment."""
+    monkeypatch.setattr(distinct, "SMALL_BLOCK", small)
     monkeypatch.setattr(distinct, "ROWS_FOR_SLOTS", range(3, 2**21))
     chance = np.random.default_rng(3)
-    rows = Distinct(keys, {"low": np.minimum, "all": np.bitwise_or})
-    expected: dict[tuple[int, ...], tuple[int, int]] = {}
+    columns = {
+        "least": Column("int64", "min"),
+        "most": Column("int64", "max"),
+        "all": Column("int64", "or"),
+        "one": Column("int64", "any"),
+        "other": Column("int64", "any"),
+    }
+    rows = Distinct(columns, fewest_pending=pending)
+    expected: dict[tuple[int, int], tuple[int, int, int]] = {}
+    pairs: dict[tuple[int, int], set[tuple[int, int]]] = {}
     for _ in range(30):
-        block = {name: chance.integers(0, 4, 20).astype(np.uint64) for name in keys}
-        block |= {"low": chance.integers(0, 99, 20), "all": chance.integers(0, 64, 20)}
-        rows.add(block)
-        for row in range(20):
-            key = tuple(int(block[name][row]) for name in keys)
-            low, every = expected.get(key, (99, 0))
-            expected[key] = min(low, int(block["low"][row])), every | int(block["all"][row])
-    found = rows.compact()
-    columns = [found[name].tolist() for name in keys]
-    assert {
-        key: (low, every)
-        for *key_parts, low, every in zip(
-            *columns, found["low"].tolist(), found["all"].tolist(), strict=True
-        )
-        for key in [tuple(key_parts)]
-    } == expected
-    assert len(found["low"]) == len(expected)
+        block = {name: chance.integers(0, 6, 20).astype(np.uint64) for name in KEYS}
+        block |= {name: chance.integers(0, 64, 20) for name in columns}
+        rows.add({name: column.copy() for name, column in block.items()})
+        for row in zip(*(block[name].tolist() for name in (*KEYS, *columns)), strict=True):
+            key, (least, most, every, one, other) = row[:2], row[2:]
+            before = expected.get(key, (99, 0, 0))
+            expected[key] = min(before[0], least), max(before[1], most), before[2] | every
+            pairs.setdefault(key, set()).add((one, other))
+    found = rows.columns(in_order=in_order)
+    listed = [*zip(*(found[name].tolist() for name in (*KEYS, *columns)), strict=True)]
+    assert {row[:2]: row[2:5] for row in listed} == expected
+    assert len(listed) == len(expected)
+    assert all(row[5:] in pairs[row[:2]] for row in listed)
+    if in_order:
+        assert listed == sorted(listed, key=lambda row: row[:2])
 
 
 @pytest.mark.parametrize("bits", [64, 40, 12])

@@ -16,7 +16,7 @@ import pytest
 from icectl.storage.local import LocalStorage
 from icectl.tables.scan import TableScan, read_table
 from icectl.tables.schemas import SCHEMAS
-from tests.cli.conftest import Icectl, environ, icectl
+from tests.command_line import Icectl, environ, icectl
 from tests.tables.repositories import find_repository
 
 __all__ = ["environ", "icectl"]

@@ -8,11 +8,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from icectl.pipeline.units import UNIT_BYTES, Unit, split
 from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from icectl.storage.open import open_storage
-from icectl.tables.partitions import LEAST, WEIGHT, Work, pack
 from icectl.tables.scan import TableScan, read_table
 from icectl.tables.schemas import SCHEMAS
 from icectl.tables.scope import Condition, Scope
@@ -94,7 +94,7 @@ def test_large_arrays_come_in_partitions_and_batches(large: Path) -> None:
     scan = TableScan(LocalStorage(large), "chunk_refs")
     partitions = scan.plan()
     assert len(partitions) == 2
-    assert sum(partition.work.num_rows for partition in partitions) == 450_000
+    assert sum(partition.unit.num_rows for partition in partitions) == 450_000
     batches = list(read_table(scan, partitions))
     assert max(batch.num_rows for batch in batches) <= 65536
     table = pa.Table.from_batches(batches)
@@ -128,12 +128,13 @@ def test_no_credentials_travel(monkeypatch: pytest.MonkeyPatch) -> None:
     assert b"sentinel" not in sent and "sentinel" not in repr(storage)
 
 
-def test_packing() -> None:
+def test_splitting() -> None:
     def sizes(weights: list[int]) -> list[int]:
-        return [len(work.items) for work in pack(weights, lambda weight: (weight, 1))]
+        return [len(unit.items) for unit in split(weights, lambda weight: (weight, 1))]
 
-    assert pack([], lambda _: (1, 1)) == []
+    assert split([]) == []
     assert sizes([1] * 300) == [128, 128, 44], "each file costs a request"
-    assert sizes([WEIGHT * 3, 1, WEIGHT, 1]) == [1, 1, 1, 1]
-    assert sizes([WEIGHT // 2] * 5) == [2, 2, 1]
-    assert pack(["a", "b"], lambda _: (LEAST, 5)) == [Work(("a", "b"), 10)]
+    assert sizes([UNIT_BYTES * 3, 1, UNIT_BYTES, 1]) == [1, 1, 1, 1]
+    assert sizes([UNIT_BYTES // 2] * 5) == [2, 2, 1]
+    assert split(["a", "b"], lambda _: (1, 5)) == [Unit(("a", "b"), 10)]
+    assert [unit.items for unit in split("abc", most_items=2)] == [("a", "b"), ("c",)]

@@ -194,7 +194,7 @@ def test_a_damaged_manifest_is_named(zoo: Path, tmp_path: Path) -> None:
     scan = TableScan(
         LocalStorage(mine), "chunk_refs", conditions=(Condition("path", ("/native",)),)
     )
-    (use,) = scan.plan()[0].work.items
+    (use,) = scan.plan()[0].unit.items
     file = mine / "manifests" / str(use.id)
     file.write_bytes(file.read_bytes()[:-20])
     with pytest.raises(FormatError, match=f"manifests/{use.id}"):

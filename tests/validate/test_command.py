@@ -16,7 +16,7 @@ from icectl.checks.rules import RULES
 from icectl.ops.gc.safeguards import read_known_missing
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.storage.local import LocalStorage
-from tests.cli.conftest import Icectl, environ, icectl  # noqa: F401
+from tests.command_line import Icectl, environ, icectl  # noqa: F401
 from tests.official import built, ic, linear_history, open_official, zarr
 from tests.official.histories import commit, create
 from tests.validate.damage import Patient, build, copied_with_source

@@ -13,6 +13,8 @@ import pytest
 from icectl.checks.rules import Level
 from icectl.ops.validate.result import Finding
 from icectl.ops.validate.run import ValidateOptions, validate
+from icectl.pipeline.engine import ChooseEngine
+from icectl.pipeline.local_engine import local_engine
 from icectl.storage.local import LocalStorage
 from tests.official import built, copied, zarr
 from tests.official.histories import commit, create
@@ -39,8 +41,10 @@ def patient(
     return Patient(copied(whole, tmp_path / "repo"))
 
 
-def found(patient: Patient, *, decode: bool = True) -> dict[str, Finding]:
-    options = ValidateOptions(level=Level.DATA, decode=decode)
+def found(
+    patient: Patient, *, decode: bool = True, choose_engine: ChooseEngine = local_engine
+) -> dict[str, Finding]:
+    options = ValidateOptions(level=Level.DATA, decode=decode, choose_engine=choose_engine)
     result, _ = validate(LocalStorage(patient.where), options)
     return {finding.code: finding for finding in result.findings}
 
@@ -54,9 +58,9 @@ def test_sound(patient: Patient) -> None:
     assert found(patient) == {}
 
 
-def test_damaged_bytes(patient: Patient) -> None:
+def test_damaged_bytes(patient: Patient, choose_engine: ChooseEngine) -> None:
     patient.manifest("/packed", spoil)
-    finding = found(patient)["ICE0502"]
+    finding = found(patient, choose_engine=choose_engine)["ICE0502"]
     assert finding.object == f"manifests/{patient.manifest_of('/packed')}"
     assert finding.path == "/packed"
     assert finding.severity == "error"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from icectl.errors import UsageError
-from icectl.ops.validate.sampling import DAY, Sample
+from icectl.pipeline.sampling import DAY, Sample
 
 IDS = np.random.default_rng(1).integers(0, 2**64, 10_000, np.uint64)
 LENGTHS = np.full(len(IDS), 100, np.uint64)

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from tests.cli.conftest import Icectl, environ, icectl  # noqa: F401
+from tests.command_line import Icectl, environ, icectl  # noqa: F401
 from tests.official import ic, zarr
 from tests.official.histories import create
 from tests.servers.gcs import BUCKET, FORBIDDEN_BUCKET, PRIVATE_BUCKET, TOKEN, GcsServer

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from itertools import chain, islice
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
-from icectl.cli.options import REF_HELP, Flag, command
+from icectl.cli.options import REF_HELP, AtOpOption, Flag, command
 from icectl.errors import UsageError
 from icectl.repository.resolve import DEFAULT_REF, parse_range
 
@@ -49,6 +49,7 @@ def diff(
     exit_code: Annotated[
         Flag, "Exit with 3 if there is a difference; with --quiet do not print the diff."
     ] = False,
+    at_op: AtOpOption = None,
 ) -> int:
     """Show changes between two versions.
 
@@ -68,12 +69,18 @@ def diff(
         raise UsageError("only one of --chunks, --stat and --name-only can be given")
     from icectl.ops.diff.chunks import Detail, read_chunk_changes
     from icectl.ops.diff.compare import diff_nodes
-    from icectl.render.diff import render_diff, render_names, render_stat
-    from icectl.render.diff_document import diff_document, diff_lines
+    from icectl.render.diff import (
+        diff_document,
+        diff_lines,
+        render_diff,
+        render_names,
+        render_stat,
+    )
 
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     versions = _select_versions(repository, from_, to, commit, merge_base)
-    nodes = diff_nodes(repository, versions, path=path)
+    with context.busy("comparing nodes"):
+        nodes = diff_nodes(repository, versions, path=path)
     if nodes.fallback is not None:
         context.warn(f"{nodes.fallback}; comparing the content instead")
     is_silent = exit_code and context.options.quiet and context.wants_text
@@ -82,9 +89,9 @@ def diff(
     else:
         detail = Detail.FULL if chunks or stat or not context.wants_text else Detail.CHEAP
     found = read_chunk_changes(repository, nodes, detail=detail, deleted_arrays=stat)
-    first = list(islice(found, 1))
-    different = bool(first) or not nodes.is_empty
-    changes = chain(first, found)
+    begun = context.begin(found, "comparing chunks")
+    different = begun is not None or not nodes.is_empty
+    changes = begun or iter(())
     if is_silent:
         return FINDINGS if different else DONE
     if context.options.jsonl:
@@ -93,10 +100,11 @@ def diff(
         context.emit_json(diff_document(nodes, changes, coordinates=chunks))
     elif name_only:
         context.output.write(render_names(nodes, changes), paged=True)
-    elif stat:
-        context.output.write(render_stat(nodes, [*changes]), paged=True)
     else:
-        context.output.write(render_diff(nodes, [*changes], coordinates=chunks), paged=True)
+        with context.busy("comparing chunks"):
+            compared = list(changes)
+        show = render_stat if stat else partial(render_diff, coordinates=chunks)
+        context.output.write(show(nodes, compared), paged=True)
     if not different and context.wants_text:
         context.note("no differences")
     return FINDINGS if exit_code and different else DONE
@@ -111,18 +119,21 @@ def _select_versions(
         if from_ is not None or merge_base:
             raise UsageError(
                 "--commit cannot be combined with FROM or --merge-base",
-                hint=f"icectl diff --commit {shlex.quote(commit)}",
+                hint=f"run `icectl diff --commit {shlex.quote(commit)}`",
             )
         return select_commit(repository, commit)
     if from_ is None:
         raise UsageError(
             "diff needs a version to compare with",
-            hint="icectl diff FROM [TO], or icectl diff --commit REF",
+            hint="run `icectl diff FROM [TO]` or `icectl diff --commit REF`",
         )
     refs = parse_range(repository, from_)
     if refs is not None:
         if to is not None:
-            raise UsageError(f"{from_} cannot be combined with TO", hint=f"icectl diff {from_}")
+            raise UsageError(
+                f"{from_} cannot be combined with TO",
+                hint=f"run `icectl diff {shlex.quote(from_)}`",
+            )
         from_, to, merge_base = refs.from_, refs.to, merge_base or refs.from_merge_base
     newer = DEFAULT_REF if to is None else to
     return select_versions(repository, from_, newer, merge_base=merge_base)

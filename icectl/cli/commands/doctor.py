@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from icectl.cli.context import CommandContext
-from icectl.cli.hints import describe_hint
 from icectl.cli.options import Flag, command
 from icectl.errors import IcectlError, RepositoryNotFoundError
 from icectl.render.words import format_count
@@ -45,14 +44,11 @@ def doctor(
     from icectl.ops.doctor import diagnose
     from icectl.render.doctor import render_diagnosis
 
-    diagnosis = diagnose(_worded(_checks(context, read_only)))
+    found = _checks(context, read_only)
+    worded = (replace(one, hint=one.hint and context.describe(one.hint)) for one in found)
+    diagnosis = diagnose(worded)
     context.emit(diagnosis, render_diagnosis)
     return None if diagnosis.ok else 1
-
-
-def _worded(checks: Iterator[Check]) -> Iterator[Check]:
-    for check in checks:
-        yield check if check.hint is None else replace(check, hint=describe_hint(check.hint))
 
 
 def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:

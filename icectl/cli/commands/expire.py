@@ -105,23 +105,26 @@ def expire(
     storage = context.open_storage()
     retention = build_policy(given, storage.read_clock)
     retention.check()
-    repository = open_repository(storage)
-    planned = plan_for(repository, retention)
+    repository = open_repository(storage, for_update=not dry_run)
+    with context.busy("planning"):
+        planned = plan_for(repository, retention)
     for rule, glob in find_idle_globs(retention, planned.history.branches, planned.history.tags):
         kinds = {"branch": "branch", "keep_tagged": "tag"}.get(rule, "branch or tag")
         context.warn(f"--{rule.replace('_', '-')} {glob} does not match any {kinds}")
     if dry_run or planned.plan.is_empty:
         repository.check_newest()
-        result = build_result(repository, planned, dry_run=dry_run)
+        with context.busy("estimating"):
+            result = build_result(repository, planned, dry_run=dry_run)
         context.emit(result, render_expiration, paged=True)
         return
     count = len(planned.plan.released)
     refs = len(planned.plan.deleted_branches) + len(planned.plan.deleted_tags)
-    question = f"Release {count} of {len(planned.history.snapshots)} snapshots"
+    question = f"Release {count} of {len(planned.history.parents)} snapshots"
     question += f" and delete {refs} refs" if refs else ""
-    plan = render_expiration(build_result(repository, planned, dry_run=True))
-    context.confirm(f"{question} of {storage.location}?", yes=yes, plan=() if yes else plan)
-    done = execute_expiration(repository, retention, planned)
+    plan = () if yes else render_expiration(build_result(repository, planned, dry_run=True))
+    context.confirm(f"{question} of {storage.location}?", yes=yes, plan=plan)
+    with context.busy("releasing snapshots"):
+        done = execute_expiration(repository, retention, planned)
     context.emit(build_result(repository, done, dry_run=False), render_expiration)
 
 

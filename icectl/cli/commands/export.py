@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -12,19 +11,11 @@ from icectl.cli.context import CommandContext
 from icectl.cli.options import command
 from icectl.cli.spark_options import EngineOption, ScopeOptions, SparkPlace
 from icectl.errors import UsageError
-from icectl.ops.export import (
-    ExportedTable,
-    ExportResult,
-    check_target,
-    export_locally,
-    require_pyarrow,
-)
+from icectl.ops.export import ExportResult, check_target, export_table, require_pyarrow
+from icectl.pipeline.progress import Progress
 from icectl.render.rows import render_export
 from icectl.storage.open import split_location
 from icectl.tables.names import TABLES, check_table
-
-if TYPE_CHECKING:
-    from icectl.tables.scan import Partition, TableScan
 
 EXAMPLES = {
     "export": (
@@ -78,59 +69,22 @@ def export(
     require_pyarrow()
     from icectl.tables.scan import TableScan
 
-    repository = context.open_repository()
-    scope = versions.resolve(context, repository)
+    repository, scope = versions.resolve(context)
     names = list(TABLES) if ALL in tables else list(dict.fromkeys(tables))
     scans = [TableScan(repository.storage, name, scope) for name in names]
     if "://" not in to:
         for name in names:
             check_target(Path(to, name))
-    # Spark makes its own plan; unless Spark was requested, the plan decides.
-    planned = [] if engines.is_asked_for else [scan.plan() for scan in scans]
-    num_rows = sum(partition.work.num_rows for plan in planned for partition in plan)
+    planned = [scan.plan() for scan in scans]
+    num_rows = sum(partition.unit.num_rows for plan in planned for partition in plan)
+    progress = Progress(context.progress)
     with engines:
-        session = engines.session(num_rows)
-        if session is None:
-            written = _export_locally(context, scans, planned, Path(to), format_)
-        else:
-            written = _export_with_spark(context, scans, to, format_, session)
-    result = ExportResult(to, "local" if session is None else "spark", format_, tuple(written))
-    context.emit(result, render_export)
-
-
-def _export_locally(
-    context: CommandContext,
-    scans: Sequence[TableScan],
-    planned: Sequence[list[Partition]],
-    directory: Path,
-    format_: str,
-) -> list[ExportedTable]:
-    written = []
-    for scan, partitions in zip(scans, planned, strict=True):
-        with context.progress(f"exporting {scan.table}", None, "rows") as progress:
-            written.append(export_locally(scan, partitions, directory, format_, progress.advance))
-    return written
-
-
-def _export_with_spark(
-    context: CommandContext, scans: Sequence[TableScan], to: str, format_: str, spark: Any
-) -> list[ExportedTable]:
-    from icectl.spark.failures import told_in_words
-    from icectl.spark.tables import RepositorySource, export_with_spark
-
-    written = []
-    base = to.rstrip("/") if "://" in to else Path(to).absolute().as_uri()
-    with told_in_words():
-        for scan in scans:
-            source = RepositorySource(
-                scan.storage.location, context.location.storage_options, scan.scope
-            )
-            context.note(f"exporting {scan.table} on Spark")
-            target = f"{base}/{scan.table}"
-            export_with_spark(source.load(spark, scan.table), scan.schema, target, format_)
-            path = target if "://" in to else str(Path(to, scan.table))
-            written.append(ExportedTable(scan.table, path, None))
-    return written
+        chosen = engines.choose(num_rows)
+        written = tuple(
+            export_table(chosen, scan, plan, to, format_, progress)
+            for scan, plan in zip(scans, planned, strict=True)
+        )
+    context.emit(ExportResult(to, chosen.name, format_, written), render_export)
 
 
 def _parse_target(to: str, *, on_spark: bool) -> str:

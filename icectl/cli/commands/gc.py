@@ -118,8 +118,6 @@ def collect(
     need icectl and its libraries, and use their own credentials. To use spark-submit, write a
     script that calls icectl.cli.main.main().
     """
-    from icectl.ops.gc.engine import Engine
-    from icectl.ops.gc.local_engine import LocalEngine
     from icectl.ops.gc.report import finished, summarize
     from icectl.ops.gc.run import GcOptions, collect_garbage, plan_run
     from icectl.ops.gc.safeguards import MaxDelete, check_cutoff, read_known_missing
@@ -142,19 +140,6 @@ def collect(
     if truncate_ops_log and overwritten_older_than is None:
         raise UsageError("--truncate-ops-log requires --overwritten-older-than")
     engines = spark.choose(engine, "gc")
-    spark_engine: Engine | None = None
-
-    def choose(num_chunk_refs: int) -> Engine:
-        nonlocal spark_engine
-        session = engines.session(num_chunk_refs)
-        if session is None:
-            return LocalEngine()
-        if spark_engine is None:
-            from icectl.spark.gc_engine import SparkEngine
-
-            spark_engine = SparkEngine(session)
-        return spark_engine
-
     storage = context.open_storage()
     now = storage.read_clock()
     cutoff = _cutoff(older_than, saved, now)
@@ -172,7 +157,7 @@ def collect(
         ),
         truncate_ops_log=truncate_ops_log,
         abandon_history=tuple(abandon_history),
-        choose_engine=choose,
+        choose_engine=engines.choose,
     )
 
     def finish_plan(run: PlannedRun) -> GcResult:
@@ -206,17 +191,13 @@ def collect(
 
             _, deleted = collect_garbage(storage, options, approve, progress)
             result = finished(planned, deleted)
-    _tell(context, result)
-    return None if result.is_complete else exit_codes.FINDINGS
-
-
-def _tell(context: CommandContext, result: GcResult) -> None:
     for note in render_notes(result):
         context.warn(note)
     if context.options.jsonl:
         _event(context, "finished", result)
     else:
         context.emit(result, render_gc)
+    return None if result.is_complete else exit_codes.FINDINGS
 
 
 def _event(context: CommandContext, name: str, result: GcResult) -> None:
@@ -249,7 +230,9 @@ def _cutoff(older_than: str | None, saved: SavedPlan | None, now: int) -> int:
         if saved.cutoff > now:
             raise UsageError("the cutoff time of the plan is in the future")
         return saved.cutoff
-    raise UsageError("gc requires --older-than", hint="icectl gc --older-than 7d --dry-run")
+    raise UsageError(
+        "gc requires --older-than", hint="start with `icectl gc --older-than 7d --dry-run`"
+    )
 
 
 def _parse_kinds(texts: Sequence[str]) -> frozenset[ObjectKind]:

@@ -7,7 +7,15 @@ from typing import Annotated
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import REF_HELP, Flag, NumberOption, SinceOption, UntilOption, command
+from icectl.cli.options import (
+    REF_HELP,
+    AtOpOption,
+    Flag,
+    NumberOption,
+    SinceOption,
+    UntilOption,
+    command,
+)
 from icectl.errors import UsageError
 from icectl.ops.log import LogOptions, read_log, read_whole_log, shown_parents
 from icectl.render.log import render_log, render_log_graph
@@ -21,6 +29,7 @@ EXAMPLES = {
         ("icectl log --since 3d --stat", "the commits of the last three days"),
         ("icectl log --path /surface/temperature", "the commits that touched one array"),
         ("icectl log --all --graph --oneline", "all branches and tags as a graph"),
+        ("icectl log --at-op yesterday", "the history as it was then"),
         ("icectl log --jsonl | jq -r .message", "for scripts"),
     )
 }
@@ -43,6 +52,7 @@ def log(
     ] = None,
     all: Annotated[Flag, "Show all snapshots, including those on no branch."] = False,  # noqa: A002
     graph: Annotated[Flag, "Draw the history as a graph."] = False,
+    at_op: AtOpOption = None,
 ) -> None:
     """Show the commit history.
 
@@ -61,7 +71,7 @@ def log(
         path,
         with_changes=stat,
     )
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     if all:
         commits = read_whole_log(repository, options)
     else:

@@ -1,4 +1,4 @@
-"""`icectl ops-log`: show the operations on the repository."""
+"""`icectl ops-log`: list the operations on the repository, and what one of them changed."""
 
 from __future__ import annotations
 
@@ -9,33 +9,40 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
-from icectl.cli.options import NumberOption, SinceOption, UntilOption, command
+from icectl.cli.options import NumberOption, OpArgument, SinceOption, UntilOption, command
 from icectl.errors import UsageError
 from icectl.ops.ops_log import (
     KINDS,
+    ListedOperation,
     OpsLogBeyondReach,
-    OpsLogEntry,
     OpsLogOptions,
     read_filtered_ops_log,
+    show_operation,
 )
 from icectl.render.ops_log import (
     beyond_reach_document,
     describe_beyond_reach,
+    operation_document,
+    render_operation,
     render_ops_log,
     update_document,
 )
 
 EXAMPLES = {
-    "ops-log": (
+    "ops-log list": (
         ("icectl ops-log -n 20", "the last twenty operations"),
         ("icectl ops-log --branch main --kind branch_reset", "resets of main"),
         ("icectl ops-log --since 7d --jsonl", "the operations of a week, for scripts"),
-    )
+    ),
+    "ops-log show": (
+        ("icectl ops-log show @0", "what the last operation changed"),
+        ("icectl ops-log show @12 --json", "refs, snapshots and settings, for scripts"),
+    ),
 }
 
 
 @command(jsonl=True)
-def ops_log(
+def list_operations(
     context: CommandContext,
     number: NumberOption = None,
     since: SinceOption = None,
@@ -49,9 +56,11 @@ def ops_log(
         str | None, typer.Option(metavar="BRANCH"), "Only operations on this branch."
     ] = None,
 ) -> int:
-    """Show the operations on the repository.
+    """List the operations on the repository.
 
-    Shows all operations, newest first.
+    Lists all operations, newest first, each with its number: @N names it in other commands. Those
+    that cannot be undone are marked as final; for others, `icectl undo --dry-run` shows whether
+    later operations are in the way.
 
     The log continues in the backups of the repo info file. If an entry does not contain the
     target of a branch or tag, the adjacent backups provide it. A missing or damaged backup ends
@@ -69,7 +78,7 @@ def ops_log(
     entries = read_filtered_ops_log(context.open_repository(), options)
     ends: list[OpsLogBeyondReach] = []
 
-    def readable() -> Iterator[OpsLogEntry]:
+    def readable() -> Iterator[ListedOperation]:
         for entry in entries:
             if isinstance(entry, OpsLogBeyondReach):
                 ends.append(entry)
@@ -89,3 +98,18 @@ def ops_log(
         tell = context.note if reached.is_cleared else context.warn
         tell(describe_beyond_reach(reached))
     return DONE if all(reached.is_cleared for reached in ends) else FINDINGS
+
+
+@command()
+def show_changes(context: CommandContext, operation: OpArgument) -> None:
+    """Show what an operation changed.
+
+    Compares the states before and after it: branches and tags, snapshots that were added,
+    released or got another parent, configuration, metadata, feature flags and status. Operations
+    that were written together, such as those of an undo, are shown as one.
+    """
+    found = show_operation(context.open_repository(), operation, context.parse_time)
+    if context.wants_text:
+        context.output.write(render_operation(found), paged=True)
+    else:
+        context.emit_json(operation_document(found))

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import (
+    AtOpOption,
     BranchArgument,
     DefaultRefArgument,
     ExpectOption,
@@ -55,12 +56,12 @@ EXAMPLES = {
 
 
 @command(jsonl=True)
-def list_branches(context: CommandContext) -> None:
+def list_branches(context: CommandContext, at_op: AtOpOption = None) -> None:
     """List the branches.
 
     Shows the newest commit of each.
     """
-    listing = refs.list_branches(context.open_repository())
+    listing = refs.list_branches(context.open_repository(at_op))
     context.emit(listing, render_branches, lines="branches", paged=True)
 
 
@@ -85,7 +86,10 @@ def create_branch(
     if adopt:
         context.emit(_adopt(context, name, ref), render_branch_change)
         return
-    context.emit(refs.create_branch(context.open_repository(), name, ref), render_branch_change)
+    context.emit(
+        refs.create_branch(context.open_repository(for_update=True), name, ref),
+        render_branch_change,
+    )
 
 
 def _adopt(context: CommandContext, name: str, ref: str) -> refs.BranchChange:
@@ -116,7 +120,7 @@ def delete_branch(
     the branch pointed to; to undo, create a branch there before gc deletes the snapshots that no
     other ref reaches. With --expect the branch is deleted only if it still points to that REF.
     """
-    change = refs.delete_branch(context.open_repository(), branch, expect)
+    change = refs.delete_branch(context.open_repository(for_update=True), branch, expect)
     context.emit(change, render_branch_change)
     undo = context.command_line("branch create", branch, str(change.previous_snapshot_id))
     context.note(f"to undo: {undo}")
@@ -132,7 +136,7 @@ def reset_branch(
     reset the branch to it before gc deletes the snapshots that no other ref reaches. With
     --expect the branch is moved only if it still points to that REF.
     """
-    change = refs.reset_branch(context.open_repository(), branch, ref, expect)
+    change = refs.reset_branch(context.open_repository(for_update=True), branch, ref, expect)
     context.emit(change, render_branch_change)
     if change.previous_snapshot_id != change.snapshot_id:
         undo = context.command_line("branch reset", branch, str(change.previous_snapshot_id))
@@ -140,12 +144,12 @@ def reset_branch(
 
 
 @command(jsonl=True)
-def list_tags(context: CommandContext) -> None:
+def list_tags(context: CommandContext, at_op: AtOpOption = None) -> None:
     """List the tags.
 
     Shows the commit of each, and the names of deleted tags.
     """
-    listing = refs.list_tags(context.open_repository())
+    listing = refs.list_tags(context.open_repository(at_op))
     context.emit(listing, render_tags, lines="tags", paged=True)
 
 
@@ -157,7 +161,9 @@ def create_tag(
 
     The tag points to REF, by default to the tip of main, and never moves.
     """
-    context.emit(refs.create_tag(context.open_repository(), name, ref), render_tag_created)
+    context.emit(
+        refs.create_tag(context.open_repository(for_update=True), name, ref), render_tag_created
+    )
 
 
 @command()
@@ -168,7 +174,7 @@ def delete_tag(context: CommandContext, tag: TagArgument, yes: YesOption = False
     the tag, which is not deleted. The specification forbids reusing the name of a deleted tag;
     use another name to tag the same snapshot.
     """
-    repository = context.open_repository()
+    repository = context.open_repository(for_update=True)
     if tag in repository.tags():
         where = f"tag {tag} of {repository.storage.location} at {repository.tags()[tag]}"
         question = f"Delete the {where}? Its name can never be used again."

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import Flag, command
+from icectl.cli.options import AtOpOption, Flag, command
 from icectl.cli.values import check_text, parse_value
 from icectl.errors import UsageError
 from icectl.model.redaction import redact_locations
@@ -49,14 +49,14 @@ KEY_HELP = "A dotted key, such as compression.level."
 
 
 @command()
-def show_status(context: CommandContext) -> None:
+def show_status(context: CommandContext, at_op: AtOpOption = None) -> None:
     """Show whether the repository accepts changes.
 
     Shows online, read-only or offline, the time of the last change, and the reason.
 
     A repository of spec version 1 has no status and is always online.
     """
-    context.emit(settings.read_status(context.open_repository()), render_status)
+    context.emit(settings.read_status(context.open_repository(at_op)), render_status)
 
 
 @command()
@@ -87,7 +87,10 @@ def set_status(
         check_text(reason)
     wanted = Availability[availability.replace("-", "_").upper()]
     report = settings.set_status(
-        context.open_repository(), wanted, reason, accept_older_repo=accept_older_repo
+        context.open_repository(for_update=True),
+        wanted,
+        reason,
+        accept_older_repo=accept_older_repo,
     )
     if wanted is Availability.OFFLINE:
         context.warn(
@@ -100,6 +103,7 @@ def set_status(
 def get_config(
     context: CommandContext,
     key: Annotated[str | None, typer.Argument(metavar="CONFIG_KEY"), KEY_HELP] = None,
+    at_op: AtOpOption = None,
 ) -> None:
     """Show the stored configuration.
 
@@ -107,7 +111,7 @@ def get_config(
 
     If a value is missing or null, clients use their default.
     """
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     if key is not None:
         value = redact_locations(settings.read_config_value(repository, key).value)
         context.emit(settings.NamedValue(key, value), render_named_value)
@@ -129,7 +133,9 @@ def set_config(
     Every client reads the configuration when it opens the repository, and fails if a value has
     the wrong type. Therefore only known keys and values that clients accept can be set.
     """
-    result = settings.set_config_value(context.open_repository(), key, parse_value(value))
+    result = settings.set_config_value(
+        context.open_repository(for_update=True), key, parse_value(value)
+    )
     context.emit(result, lambda result: [f"{result.key} set"])
 
 
@@ -137,6 +143,7 @@ def set_config(
 def get_metadata(
     context: CommandContext,
     key: Annotated[str | None, typer.Argument(metavar="KEY"), "The name of one value."] = None,
+    at_op: AtOpOption = None,
 ) -> None:
     """Show the metadata of the repository.
 
@@ -144,7 +151,7 @@ def get_metadata(
 
     The metadata of a commit is different; `icectl show` shows it.
     """
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     if key is not None:
         context.emit(settings.read_metadata_value(repository, key), render_named_value)
         return
@@ -162,9 +169,11 @@ def set_metadata(
 ) -> None:
     """Add or replace a metadata value."""
     if not key:
-        raise UsageError("the name of the value is empty", hint="icectl metadata set KEY VALUE")
+        raise UsageError(
+            "the name of the value is empty", hint="write `icectl metadata set KEY VALUE`"
+        )
     values = {check_text(key): parse_value(value)}
-    metadata = settings.set_metadata(context.open_repository(), values)
+    metadata = settings.set_metadata(context.open_repository(for_update=True), values)
     context.emit({"metadata": metadata}, lambda _document: ["metadata set"])
 
 
@@ -174,17 +183,17 @@ def unset_metadata(
     keys: Annotated[list[str], typer.Argument(metavar="KEY"), "The names of the values."],
 ) -> None:
     """Remove metadata values."""
-    settings.unset_metadata(context.open_repository(), keys)
+    settings.unset_metadata(context.open_repository(for_update=True), keys)
     context.emit({"unset": keys}, lambda _document: ["metadata removed"])
 
 
 @command(jsonl=True)
-def list_flags(context: CommandContext) -> None:
+def list_flags(context: CommandContext, at_op: AtOpOption = None) -> None:
     """List the feature flags.
 
     A flag allows or forbids an operation in this repository.
     """
-    flags = settings.list_flags(context.open_repository())
+    flags = settings.list_flags(context.open_repository(at_op))
     context.emit_list("flags", flags, render_flags, paged=False)
 
 
@@ -203,5 +212,5 @@ def set_flag(
     The VALUE `default` removes the setting; every flag is on by default.
     """
     wanted = {"on": True, "off": False, "default": None}[value]
-    changed = settings.set_flag(context.open_repository(), flag, wanted)
+    changed = settings.set_flag(context.open_repository(for_update=True), flag, wanted)
     context.emit(changed, lambda changed: render_flags([changed]))

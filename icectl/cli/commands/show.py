@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import DefaultRefArgument, Flag, PathArgument, command
+from icectl.cli.options import AtOpOption, DefaultRefArgument, Flag, PathArgument, command
 from icectl.errors import RefNotFoundError
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.resolve import DEFAULT_REF
@@ -26,7 +26,9 @@ EXAMPLES = {
 
 
 @command()
-def show(context: CommandContext, ref: DefaultRefArgument = DEFAULT_REF) -> None:
+def show(
+    context: CommandContext, ref: DefaultRefArgument = DEFAULT_REF, at_op: AtOpOption = None
+) -> None:
     """Show a commit in full.
 
     Shows its message, metadata, manifests and changes.
@@ -37,7 +39,7 @@ def show(context: CommandContext, ref: DefaultRefArgument = DEFAULT_REF) -> None
     from icectl.ops.show import show_commit
     from icectl.render.log import render_whole_commit
 
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     commit = show_commit(repository, ref)
     if commit.changes is None and repository.has_transaction_logs:
         context.warn(f"the transaction log of {commit.id} is missing or damaged")
@@ -58,6 +60,7 @@ def ls(
         typer.Option("--depth", "-d", metavar="LEVELS", min=0),
         "Show at most this many levels below PATH.",
     ] = None,
+    at_op: AtOpOption = None,
 ) -> None:
     """List the groups and arrays of a snapshot.
 
@@ -68,7 +71,7 @@ def ls(
     from icectl.render.nodes import render_node_tree, render_nodes
     from icectl.repository.nodes import is_node, list_nodes, normalize_path
 
-    repository = context.open_repository()
+    repository = context.open_repository(at_op)
     try:
         listing = list_nodes(repository, ref, path, depth=depth)
     except RefNotFoundError as error:

@@ -66,15 +66,15 @@ def sql(
     missing = missing_for_spark(options, os.environ)
     if missing is not None:
         raise UnsupportedError(f"icectl sql needs Spark: {missing.what}", hint=missing.hint)
-    from icectl.spark.failures import told_in_words
+    from icectl.spark.failures import translate_failures
     from icectl.spark.tables import RepositorySource, check_query, run_query
 
     # Checked before Java starts, because this finds most mistakes.
     check_query(query)
-    repository = context.open_repository()
-    scope = versions.resolve(context, repository)
+    repository, scope = versions.resolve(context)
     source = RepositorySource(repository.storage.location, context.location.storage_options, scope)
-    with spark_session(options, os.environ) as session, told_in_words():
+    busy = context.busy("querying on Spark")
+    with busy, spark_session(options, os.environ) as session, translate_failures():
         result, columns = run_query(session, source, query, number)
     context.emit_list(
         "rows", _rows(result), partial(render_rows, columns), beside={"columns": columns}

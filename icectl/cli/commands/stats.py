@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import Flag, OptionalRefArgument, Time, command
+from icectl.cli.options import AtOpOption, Flag, OptionalRefArgument, Time, command
 from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.errors import UsageError
 
@@ -64,6 +64,7 @@ def stats(
         "Show how much more gc could free after `icectl expire --policy NAME`.",
     ] = None,
     csv: Annotated[Flag, "Print one breakdown as CSV: that of --by, default arrays."] = False,
+    at_op: AtOpOption = None,
     engine: EngineOption = "auto",
     *,
     spark: SparkPlace,
@@ -82,7 +83,6 @@ def stats(
     With --engine spark, the executors read manifests and find distinct chunks. They need icectl
     and its libraries, and use their own credentials.
     """
-    from icectl.ops.stats.engine import Engine, LocalEngine
     from icectl.ops.stats.run import StatsOptions, measure
     from icectl.pipeline.progress import Progress
     from icectl.render.stats import make_stats_renderer, render_stats_csv
@@ -97,32 +97,23 @@ def stats(
         if name in chosen and ref is not None:
             raise UsageError(
                 f"--by {name} cannot be combined with a REF",
-                hint=f"omit {ref}: icectl stats --by {name}",
+                hint=f"omit {ref}: `icectl stats --by {name}`",
             )
     rules = _read_policy(context, older_than, policy)
     if rules is not None and ref is not None:
         raise UsageError("--older-than and --policy cannot be combined with a REF")
     engines = spark.choose(engine, "stats")
-
-    def choose(num_chunk_refs: int) -> Engine:
-        session = engines.session(num_chunk_refs)
-        if session is None:
-            return LocalEngine()
-        from icectl.spark.stats import SparkStatsEngine
-
-        return SparkStatsEngine(session)
-
     options = StatsOptions(
         ref=ref,
         by_branch="branches" in chosen,
         by_tag="tags" in chosen,
         by_snapshot="snapshots" in chosen,
         policy=rules,
-        choose_engine=choose,
+        choose_engine=engines.choose,
     )
     progress = Progress(context.progress)
     with engines:
-        result = measure(context.open_repository(), options, progress)
+        result = measure(context.open_repository(at_op), options, progress)
     if csv:
         rows: Any = getattr(result, chosen.pop() if chosen else "arrays")
         context.output.write_lines(map(escape_commands, render_stats_csv(rows)))

@@ -13,15 +13,13 @@ import typer
 
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
-from icectl.cli.hints import describe_hint
-from icectl.cli.options import REF_HELP, File, Flag, command
+from icectl.cli.options import REF_HELP, AtOpOption, File, Flag, command
 from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.errors import UsageError
 
 if TYPE_CHECKING:
     from icectl.checks.rules import Level, Rule
-    from icectl.ops.validate.engine import Engine
-    from icectl.ops.validate.sampling import Sample
+    from icectl.pipeline.sampling import Sample
 
 EXAMPLES = {
     "validate": (
@@ -32,6 +30,7 @@ EXAMPLES = {
             "icectl validate --level data --sample 1/30",
             "a different thirtieth of the data each day",
         ),
+        ("icectl validate --level chunks --at-op @3", "whether that state can be restored"),
         ("icectl validate --explain ICE0401", "the meaning of a code and what to do"),
     )
 }
@@ -95,6 +94,7 @@ def validate(
         typer.Option(metavar="COUNT", min=1),
         "List at most this many new and this many known findings; all are counted.",
     ] = 1000,
+    at_op: AtOpOption = None,
     engine: EngineOption = "auto",
     *,
     spark: SparkPlace,
@@ -119,10 +119,12 @@ def validate(
     from icectl.ops.validate.result import limit_findings
     from icectl.ops.validate.run import ValidateOptions
     from icectl.ops.validate.run import validate as run_validation
+    from icectl.pipeline.local_engine import local_engine
     from icectl.pipeline.progress import Progress
     from icectl.render.ci_reports import render_github, render_junit, render_sarif
     from icectl.render.json import render_jsonl
     from icectl.render.validate import render_rules, render_validation
+    from icectl.repository.ops_log import REPO_PATH
 
     if explain is not None:
         context.emit_list("rules", find_rules(explain), render_rules)
@@ -143,17 +145,6 @@ def validate(
     engines = spark.choose(engine, "validate")
     if virtual and engines.is_asked_for:
         raise UsageError("--virtual cannot be combined with Spark")
-
-    def choose(num_chunk_refs: int) -> Engine:
-        session = None if virtual else engines.session(num_chunk_refs)
-        if session is None:
-            from icectl.ops.validate.engine import LocalEngine
-
-            return LocalEngine()
-        from icectl.spark.validate import SparkValidateEngine
-
-        return SparkValidateEngine(session)
-
     options = ValidateOptions(
         level=Level[level.upper()],
         refs=tuple(refs or ()),
@@ -166,13 +157,13 @@ def validate(
         now=context.now(),
         open_source=SourceOpener(context.location, context.environ) if virtual else None,
         allowed_sources=_parse_allowed(allow_source, virtual),
-        choose_engine=choose,
+        choose_engine=local_engine if virtual else engines.choose,
+        state=context.find_state(at_op) or REPO_PATH,
     )
     progress = Progress(context.progress)
     with engines:
         result, report = run_validation(context.open_storage(), options, progress)
-    notes = tuple(describe_hint(note, context.options) for note in result.notes)
-    result = replace(result, notes=notes)
+    result = replace(result, notes=tuple(map(context.describe, result.notes)))
     if write_baseline is not None:
         lines = (f"{line}\n" for line in render_jsonl(result.findings))
         _write("--write-baseline", write_baseline, lines)
@@ -200,8 +191,8 @@ def _parse_sample(sample: str | None, level: str, decode: bool) -> Sample | None
                 "--sample and --decode require --level data", hint="add --level data, or omit them"
             )
         return None
-    from icectl.ops.validate.data import check_decoding_possible
-    from icectl.ops.validate.sampling import Sample
+    from icectl.checks.decoding import check_decoding_possible
+    from icectl.pipeline.sampling import Sample
 
     if decode:
         check_decoding_possible()

@@ -58,7 +58,7 @@ def execute_expiration(repository: Repository, policy: Policy, planned: Expirati
             done = plan_for(repository_at(repository.storage, info), policy)
         return expire_repo(info, policy, done.plan), ExpirationRanUpdate()
 
-    update_repo(repository.storage, change)
+    update_repo(repository.storage, change, found=repository.found)
     return done
 
 

@@ -10,6 +10,7 @@ unless a cutoff releases them.
 from __future__ import annotations
 
 import logging
+import math
 from collections import defaultdict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -67,12 +68,12 @@ def plan_for(repository: Repository, policy: Policy) -> Expiration:
     repository.check_writable()
     repository.check_online()
     try:
-        snapshots = {snapshot.id: snapshot for snapshot in repository.all_snapshots()}
+        snapshots = repository.all_snapshots()
     except ObjectNotFoundError as error:
         raise FormatError("the file of this snapshot is missing", path=error.path) from None
     history = State(snapshots, dict(repository.branches()), dict(repository.tags()))
     plan = plan_expiration(history, policy, repository.spec_version)
-    logger.info("plan: release %d of %d snapshots", len(plan.released), len(history.snapshots))
+    logger.info("plan: release %d of %d snapshots", len(plan.released), len(history.parents))
     if not plan.is_empty:
         _check_tips(repository, history, plan)
     return Expiration(history, plan)
@@ -116,11 +117,8 @@ def plan_expiration(state: State, policy: Policy, spec_version: int = 2) -> Expi
 
 
 def _plan_official_v2(state: State, policy: Policy, cutoff: int) -> ExpirationPlan:
-    expired = {
-        snapshot.id
-        for snapshot in state.snapshots.values()
-        if snapshot.flushed_at < cutoff and snapshot.parent_id is not None
-    }
+    reasons = _keep_roots_and_young(state, cutoff)
+    expired = state.parents.keys() - reasons.keys()
     deleted_branches = tuple(
         name
         for name, tip in sorted(state.branches.items())
@@ -131,21 +129,26 @@ def _plan_official_v2(state: State, policy: Policy, cutoff: int) -> ExpirationPl
         for name, tip in sorted(state.tags.items())
         if policy.delete_expired_tags and tip in expired
     )
-    reasons: dict[SnapshotId, list[str]] = defaultdict(list)
-    for snapshot in state.snapshots.values():
-        if snapshot.parent_id is None:
-            reasons[snapshot.id].append("root of the history")
-        elif snapshot.flushed_at >= cutoff:
-            reasons[snapshot.id].append("newer than the cutoff")
     _keep_tips(state, reasons, deleted_branches, deleted_tags)
     released = frozenset(expired - reasons.keys())
     return ExpirationPlan(
         released,
-        _join(state, released, lambda id_: state.parents[id_] is None),
+        _join(state, released, lambda id_: state.parents[id_] is None, _only_root(state)),
         deleted_branches,
         deleted_tags,
         {key: tuple(value) for key, value in reasons.items()},
     )
+
+
+def _keep_roots_and_young(state: State, cutoff: float) -> dict[SnapshotId, list[str]]:
+    reasons: dict[SnapshotId, list[str]] = defaultdict(list)
+    parents = state.parents
+    for snapshot_id, flushed_at in state.flushed_at.items():
+        if parents[snapshot_id] is None:
+            reasons[snapshot_id].append("root of the history")
+        elif flushed_at >= cutoff:
+            reasons[snapshot_id].append("newer than the cutoff")
+    return reasons
 
 
 def _keep_tips(
@@ -162,8 +165,17 @@ def _keep_tips(
             reasons[tip].append(f"tag {name}")
 
 
+def _only_root(state: State) -> SnapshotId | None:
+    """The root of all snapshots, if there is only one."""
+    roots = [id_ for id_, parent in state.parents.items() if parent is None]
+    return roots[0] if len(roots) == 1 else None
+
+
 def _join(
-    state: State, released: frozenset[SnapshotId], is_joint: Callable[[SnapshotId], bool]
+    state: State,
+    released: frozenset[SnapshotId],
+    is_joint: Callable[[SnapshotId], bool],
+    only_joint: SnapshotId | None = None,
 ) -> dict[SnapshotId, SnapshotId]:
     """The new parent of each kept snapshot whose parent is released: its nearest joint."""
     joined = {
@@ -171,7 +183,9 @@ def _join(
         for id_, parent in state.parents.items()
         if parent is not None and parent in released and id_ not in released
     }
-    joints = find_nearest(joined.values(), state.ancestry, is_joint)
+    if only_joint is not None:
+        return dict.fromkeys(joined, only_joint)
+    joints = find_nearest(set(joined.values()), state.parent_of, is_joint)
     # The root is never released, so each of them has a joint.
     return {id_: joint for id_, parent in joined.items() if (joint := joints[parent]) is not None}
 
@@ -186,7 +200,7 @@ def _plan_official_v1(state: State, policy: Policy, cutoff: int) -> ExpirationPl
     for kind, name, tip in refs:
         oldest_kept, root, passed = tip, tip, set()
         for current in walk(tip, parents.__getitem__):
-            if state.snapshots[current].flushed_at >= cutoff:
+            if state.flushed_at[current] >= cutoff:
                 oldest_kept = current
             else:
                 passed.add(current)
@@ -196,16 +210,13 @@ def _plan_official_v1(state: State, policy: Policy, cutoff: int) -> ExpirationPl
             released |= passed
             parents[oldest_kept] = edited[oldest_kept] = root
         wanted = policy.delete_expired_tags if kind == "tag" else policy.delete_expired_branches
-        expired = state.snapshots[tip].flushed_at < cutoff
+        expired = state.flushed_at[tip] < cutoff
         if wanted and expired and (kind, name) != ("branch", DEFAULT_BRANCH):
             deleted[kind].append(name)
     reasons: dict[SnapshotId, list[str]] = defaultdict(list)
     _keep_tips(state, reasons, tuple(deleted["branch"]), tuple(deleted["tag"]))
-    for snapshot in state.snapshots.values():
-        if snapshot.parent_id is None:
-            reasons[snapshot.id].append("root of the history")
-        elif snapshot.flushed_at >= cutoff:
-            reasons[snapshot.id].append("newer than the cutoff")
+    for snapshot_id, why in _keep_roots_and_young(state, cutoff).items():
+        reasons[snapshot_id] += why
     return ExpirationPlan(
         frozenset(released),
         edited,
@@ -219,15 +230,16 @@ def _plan_retention(state: State, policy: Policy) -> ExpirationPlan:
     reasons: dict[SnapshotId, list[str]] = defaultdict(list)
     reachable: set[SnapshotId] = set()
     for name, tip in sorted(state.branches.items()):
-        ancestry = [state.snapshots[id_] for id_ in state.ancestry(tip)]
-        reachable.update(snapshot.id for snapshot in ancestry)
+        ancestry = [*state.ancestry(tip)]
+        reachable.update(ancestry)
         if policy.covers(name):
-            for snapshot, rule in apply_rules(policy, ancestry):
-                reasons[snapshot.id].append(f"{rule} ({name})")
+            times = [state.flushed_at[id_] for id_ in ancestry]
+            for number, rule in apply_rules(policy, times):
+                reasons[ancestry[number]].append(f"{rule} ({name})")
         else:
             why = "protected" if matches(name, policy.protect) else "not covered by the policy"
-            for snapshot in ancestry:
-                reasons[snapshot.id].append(f"branch {name} is {why}")
+            for snapshot_id in ancestry:
+                reasons[snapshot_id].append(f"branch {name} is {why}")
     for name, tip in sorted(state.tags.items()):
         for snapshot_id in state.ancestry(tip):
             if snapshot_id in reachable:
@@ -240,13 +252,13 @@ def _plan_retention(state: State, policy: Policy) -> ExpirationPlan:
             "the policy would keep nothing",
             hint=Remedy("check-keep-rules"),
         )
-    for snapshot in state.snapshots.values():
-        if snapshot.parent_id is None:
-            reasons[snapshot.id].append("root of the history")
-        elif policy.older_than is not None and snapshot.flushed_at >= policy.older_than:
-            reasons[snapshot.id].append("newer than the cutoff")
-        elif policy.older_than is None and snapshot.id not in reachable:
-            reasons[snapshot.id].append("reached by no ref: left to gc")
+    cutoff = math.inf if policy.older_than is None else policy.older_than
+    for snapshot_id, others in _keep_roots_and_young(state, cutoff).items():
+        reasons[snapshot_id] += others
+    if policy.older_than is None:
+        for snapshot_id, parent in state.parents.items():
+            if snapshot_id not in reachable and parent is not None:
+                reasons[snapshot_id].append("reached by no ref: left to gc")
     deleted_branches = tuple(
         name
         for name, tip in sorted(state.branches.items())
@@ -258,7 +270,7 @@ def _plan_retention(state: State, policy: Policy) -> ExpirationPlan:
         if policy.delete_expired_tags and tip not in reasons and not matches(name, policy.protect)
     )
     _keep_tips(state, reasons, deleted_branches, deleted_tags)
-    released = frozenset(state.snapshots.keys() - reasons.keys())
+    released = frozenset(state.parents.keys() - reasons.keys())
     return ExpirationPlan(
         released,
         _join(state, released, lambda id_: id_ not in released),

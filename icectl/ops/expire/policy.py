@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 from fnmatch import fnmatchcase
 
 from icectl.errors import RefusedError, Remedy, UsageError
-from icectl.model.repo import SnapshotInfo
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_HOUR = 3600 * 1_000_000
 
 BUCKETS: dict[str, Callable[[datetime], str]] = {
     "hourly": lambda moment: moment.strftime("%Y-%m-%d %H:00"),
@@ -93,31 +93,38 @@ def find_idle_globs(
                 yield rule, glob
 
 
-def apply_rules(
-    policy: Policy, history: Sequence[SnapshotInfo]
-) -> Iterator[tuple[SnapshotInfo, str]]:
-    """Each snapshot of a branch (newest first) that a rule keeps, with the rule in words."""
+def apply_rules(policy: Policy, times: Sequence[int]) -> Iterator[tuple[int, str]]:
+    """The number of each snapshot of a branch that a rule keeps, with the rule in words.
+
+    `times` says when the snapshots were flushed, newest first.
+    """
     if policy.keep_last is not None:
-        for number, snapshot in enumerate(history[: policy.keep_last], 1):
-            yield snapshot, f"last {number} of {policy.keep_last}"
+        for number in range(min(policy.keep_last, len(times))):
+            yield number, f"last {number + 1} of {policy.keep_last}"
     for name, bucket_of in BUCKETS.items():
         count: int | None = getattr(policy, f"keep_{name}")
         seen: set[str] = set()
         if count is None:
             continue
-        for snapshot in history:
-            bucket = bucket_of(_moment(snapshot.flushed_at))
+        # Most snapshots are of the same hour or day as the one before, and so of the same bucket.
+        unit = _HOUR if name == "hourly" else 24 * _HOUR
+        previous = None
+        for number, flushed_at in enumerate(times):
+            if flushed_at // unit == previous:
+                continue
+            previous = flushed_at // unit
+            bucket = bucket_of(_moment(flushed_at))
             if bucket in seen:
                 continue
             if len(seen) == count:
                 break
             seen.add(bucket)
-            yield snapshot, f"{name} {bucket}"
-    if policy.keep_within is not None and history:
-        oldest = max(snapshot.flushed_at for snapshot in history) - policy.keep_within
-        for snapshot in history:
-            if snapshot.flushed_at >= oldest:
-                yield snapshot, "within the time to keep"
+            yield number, f"{name} {bucket}"
+    if policy.keep_within is not None and times:
+        oldest = max(times) - policy.keep_within
+        for number, flushed_at in enumerate(times):
+            if flushed_at >= oldest:
+                yield number, "within the time to keep"
 
 
 def _moment(microseconds: int) -> datetime:

@@ -100,12 +100,13 @@ def build_result(repository: Repository, expiration: Expiration, *, dry_run: boo
         )
     return ExpireResult(
         dry_run=dry_run,
-        released_snapshots=tuple(sorted(plan.released)),
+        # The history is in order already, and sorting that is quick.
+        released_snapshots=tuple(sorted(id_ for id_ in history.parents if id_ in plan.released)),
         edited_snapshots=tuple(sorted(plan.parents)),
         deleted_branches=plan.deleted_branches,
         deleted_tags=plan.deleted_tags,
         gone_snapshots=len(gone),
-        kept_snapshots=len(history.snapshots) - len(gone),
+        kept_snapshots=len(history.parents) - len(gone),
         branches=branches,
         unreachable=unreachable,
         could_free=estimate_freed(repository, expiration) if dry_run else None,
@@ -117,11 +118,11 @@ def estimate_freed(repository: Repository, expiration: Expiration) -> Freed | No
     history, released = expiration.history, expiration.plan.gone
     if not released:
         return Freed(0, 0, 0, 0)
-    if len(history.snapshots) > MOST_SNAPSHOTS_READ:
+    if len(history.parents) > MOST_SNAPSHOTS_READ:
         return None
     try:
         gone = _manifests(repository, released)
-        kept = _manifests(repository, history.snapshots.keys() - released)
+        kept = _manifests(repository, history.parents.keys() - released)
         only_gone = {key: info for key, info in gone.items() if key not in kept}
         references = sum(info.num_chunk_refs for info in (*only_gone.values(), *kept.values()))
         chunks = size = None

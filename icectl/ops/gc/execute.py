@@ -17,8 +17,8 @@ from icectl.model.node_columns import SnapshotColumns
 from icectl.model.repo import GCRanUpdate, RepoInfo
 from icectl.ops.gc.backups import BackupPlan, truncated
 from icectl.ops.gc.plan import GcPlan, snapshot_ids
+from icectl.ops.gc.protect import protect_snapshots, without
 from icectl.ops.gc.reachability import read_snapshots
-from icectl.ops.gc.spare import spare_snapshots, without
 from icectl.pipeline.deletion import DeletedBatch, DeleteFailure, delete_in_batches
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
@@ -149,7 +149,7 @@ def _release(plan: GcPlan, backups: BackupPlan | None, progress: Progress) -> Gc
     abandoned = frozenset(plan.abandoned_backups)
     after = update_repo(plan.repository.storage, change, abandoned=abandoned).after
     new = {snapshot.id for snapshot in after.snapshots} - plan.kept_snapshots
-    return spare_snapshots(plan, after, new, progress)
+    return protect_snapshots(plan, after, new, progress)
 
 
 def _edit(info: RepoInfo, plan: GcPlan, backups: BackupPlan | None) -> RepoInfo:

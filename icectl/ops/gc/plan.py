@@ -6,29 +6,25 @@ Anything unreadable, missing or contradictory stops the planning, and nothing is
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from icectl.checks.manifest import ManifestClaim
 from icectl.model.ids import SnapshotId
-from icectl.ops.gc.engine import Engine, Sweep
-from icectl.ops.gc.local_engine import LocalEngine
 from icectl.ops.gc.reachability import KeptSnapshots, check_log_ids, find_kept_snapshots
-from icectl.pipeline.comparison import check_present, find_garbage
-from icectl.pipeline.id_columns import IdSet, id_set
+from icectl.pipeline.comparison import check_chunks, check_present, find_garbage
+from icectl.pipeline.engine import ChooseEngine, Engine
+from icectl.pipeline.id_columns import IdSet, decode_names, id_set, union
 from icectl.pipeline.listings import Listing, Listings
+from icectl.pipeline.local_engine import local_engine
 from icectl.pipeline.objects import GarbageSet, ObjectKind
 from icectl.pipeline.progress import Progress
+from icectl.pipeline.references import read_references
 from icectl.repository.provenance import read_provenance
 from icectl.repository.repository import Repository
+from icectl.storage.contract import Storage
 
 logger = logging.getLogger(__name__)
-
-ChooseEngine = Callable[[int], Engine]
-"""The engine for so many chunk references."""
-
-
-def local_engine(num_chunk_refs: int) -> Engine:
-    return LocalEngine()
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -84,17 +80,20 @@ def plan_gc(
         provenance.check_unkept(snapshots.kept, {*map(SnapshotId, unkept.to_bytes())})
         manifests = listings.wait_for(ObjectKind.MANIFEST)
         kept_manifests = _check_manifests_present(snapshots, manifests)
-        sweep = Sweep(
-            storage,
-            snapshots.claims.values(),
-            cutoff,
-            known_missing,
-            with_ends=manifests.size is not None,
-        )
-        num_chunk_refs = sum(claim.num_chunk_refs for claim in sweep.claims)
+        claims = snapshots.claims.values()
+        num_chunk_refs = sum(claim.num_chunk_refs for claim in claims)
         engine = choose_engine(num_chunk_refs)
         logger.info("engine: %s, for %s chunk references", engine.name, f"{num_chunk_refs:,}")
-        chunks = engine.sweep_chunks(sweep, listings, progress)
+        chunks = _find_chunk_garbage(
+            engine,
+            storage,
+            claims,
+            listings,
+            cutoff,
+            known_missing,
+            progress,
+            with_ends=manifests.size is not None,
+        )
         logs = listings.wait_for(ObjectKind.TRANSACTION_LOG)
         kept_logs = _check_logs_present(snapshots, logs, known_missing)
         check_log_ids(storage, logs, kept_logs, known_missing, progress)
@@ -129,6 +128,40 @@ def plan_gc(
         engine=engine,
         abandoned_backups=provenance.abandoned_backups,
     )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Chunks:
+    garbage: GarbageSet
+    num_listed: int
+    foreign: tuple[str, ...]
+
+
+def _find_chunk_garbage(
+    engine: Engine,
+    storage: Storage,
+    claims: Collection[ManifestClaim],
+    listings: Listings,
+    cutoff: int,
+    known_missing: Collection[str],
+    progress: Progress,
+    *,
+    with_ends: bool,
+) -> _Chunks:
+    """The chunks that no kept manifest refers to; `FormatError` if a needed one is damaged.
+
+    `with_ends`: the storage lists sizes, so that chunks that are too short are found as well.
+    """
+    engine.release()  # an earlier plan of this run
+    kind = ObjectKind.CHUNK
+    num_expected = sum(claim.num_chunk_refs for claim in claims)
+    listed = engine.list_objects(storage, kind, listings, num_expected)
+    references = engine.scan(read_references(storage, claims, with_ends=with_ends), progress)
+    comparison = engine.compare(references, listed, progress, cutoff=cutoff)
+    directory = f"{kind.directory}/"
+    names = [path.removeprefix(directory) for path in known_missing if path.startswith(directory)]
+    check_chunks(comparison, kind, union([decode_names(names)[0]]))
+    return _Chunks(comparison.unreferenced, comparison.num_listed, comparison.foreign)
 
 
 def _check_manifests_present(snapshots: KeptSnapshots, manifests: Listing) -> IdSet:

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from icectl.errors import ConflictError, FormatError, IcectlError, StorageError
 from icectl.ops.gc.backups import BackupPlan, plan_backups
 from icectl.ops.gc.execute import Deleted, VoidPlanError, execute_gc
-from icectl.ops.gc.plan import ChooseEngine, GcPlan, local_engine, plan_gc
+from icectl.ops.gc.plan import GcPlan, plan_gc
+from icectl.ops.gc.protect import protect_usable
 from icectl.ops.gc.safeguards import (
     MaxDelete,
     check_backups_cutoff,
@@ -16,7 +17,8 @@ from icectl.ops.gc.safeguards import (
     check_repository,
 )
 from icectl.ops.gc.saved_plan import SavedPlan
-from icectl.ops.gc.spare import spare_usable
+from icectl.pipeline.engine import ChooseEngine
+from icectl.pipeline.local_engine import local_engine
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
 from icectl.repository.open import open_repository
@@ -108,7 +110,7 @@ def _plan(repository: Repository, options: GcOptions, progress: Progress) -> Pla
         plan = options.saved.restrict(plan, progress)
         num_spared = options.saved.num_objects - plan.num_objects
     if not repository.lists_snapshots and ObjectKind.SNAPSHOT not in options.only:
-        plan = spare_usable(plan, frozenset(), progress)
+        plan = protect_usable(plan, frozenset(), progress)
     backups = None
     if options.backups_older_than is not None or plan.abandoned_backups:
         backups = plan_backups(

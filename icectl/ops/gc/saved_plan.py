@@ -20,7 +20,7 @@ from icectl.errors import IcectlError, RefusedError, Remedy, UsageError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import RepoInfo
 from icectl.ops.gc.plan import GcPlan
-from icectl.ops.gc.spare import spare_snapshots, spare_usable, with_garbage
+from icectl.ops.gc.protect import protect_snapshots, protect_usable, with_garbage
 from icectl.ops.private_files import open_private
 from icectl.pipeline.id_columns import BLOCK, IdSet, decode_names, union
 from icectl.pipeline.objects import Garbage, ObjectKind
@@ -65,14 +65,14 @@ class SavedPlan:
         named = {SnapshotId(id_) for id_ in self.ids[ObjectKind.SNAPSHOT].to_bytes()}
         info = plan.repository.info
         if info is None:
-            plan = spare_usable(plan, named, progress)
+            plan = protect_usable(plan, named, progress)
         else:
             named |= self.released
-            spared = plan.dropped_snapshots - named
+            stays = plan.dropped_snapshots - named
             plan = replace(plan, dropped_snapshots=plan.dropped_snapshots & named)
             edited = drop_snapshots(info, plan.dropped_snapshots)
-            plan = spare_snapshots(plan, edited, spared, progress)
-            plan = replace(plan, kept_snapshots=plan.kept_snapshots | spared)
+            plan = protect_snapshots(plan, edited, stays, progress)
+            plan = replace(plan, kept_snapshots=plan.kept_snapshots | stays)
         return with_garbage(
             plan, {kind: found.within(self.ids[kind]) for kind, found in plan.garbage.items()}
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from icectl.checks.snapshot import check_snapshot
+from icectl.checks.snapshot import CheckedNodes, check_snapshot
 from icectl.format.snapshot import encode_snapshot
 from icectl.format.values import decode_metadata
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
@@ -51,7 +51,7 @@ def plan_first_snapshot(repository: Repository, survey: Survey) -> Iterator[Step
     path = ObjectKind.SNAPSHOT.path(info.id)
 
     def is_sound(data: bytes) -> bool:
-        found, problems = check_snapshot(data, info.id, info)
+        found, problems = check_snapshot(data, info.id, info, CheckedNodes())
         return found is not None and not problems
 
     def write(storage: Storage) -> None:

@@ -31,7 +31,7 @@ from icectl.repository.open import repository_at
 from icectl.repository.ops_log import REPO_PATH, backup_object, read_repo
 from icectl.repository.past import Timeline
 from icectl.repository.repository import Repository
-from icectl.repository.update import put_back, with_update
+from icectl.repository.update import put_back, with_updates
 from icectl.storage.contract import Storage, VersionedBytes
 
 RESTORE = "restore_repo"
@@ -153,7 +153,7 @@ def _add(plan: RepoFilePlan, step: Step) -> None:
     plan.repository = step.simulate(plan.repository)
 
 
-def _snapshots(repository: Repository) -> tuple[SnapshotInfo, ...]:
+def _snapshots(repository: Repository) -> Sequence[SnapshotInfo]:
     assert repository.info is not None
     return repository.info.snapshots
 
@@ -256,7 +256,7 @@ def _put_back(
         for name, _, chain in recovered:
             info, types = adopt(info, name, chain)
             made += types if isinstance(types, tuple) else (types,)
-        data = encode_repo(with_update(info, tuple(made), now, best.name))
+        data = encode_repo(with_updates(info, tuple(made), now, best.name))
     aside = backup_object(backup_name(now))
     if damaged:
         aside = aside_name(REPO_PATH, now)

@@ -39,7 +39,7 @@ def _plan_ops_log(repository: Repository, now: int) -> Iterator[Step]:
     if repository.info is not None and is_locked(repository.info):
         yield repo_step(
             "restart_ops_log",
-            "give the ops log a newest entry of today",
+            "add a current entry to the ops log",
             edit,
             mends=[(rules.FUTURE_TIME.code, REPO_PATH)],
             # Setting the status is an operation too, and is refused until this one is done.
@@ -61,7 +61,7 @@ def _plan_conditions(repository: Repository) -> Iterator[Step]:
         yield Step(
             "reset_storage_settings",
             object_,
-            "turn on the conditional writes of official clients",
+            "enable the conditional writes of official clients",
             lambda storage: update_config(open_repository(storage), reset),
             mends=frozenset({(rules.CONDITIONS_OFF.code, object_)}),
         )

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
 from icectl.checks.problem import Problem
 from icectl.checks.rules import Level
-from icectl.errors import Hint
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.ops.repair.step import snapshot_of
 from icectl.ops.validate.findings import Report
 from icectl.ops.validate.history import check_ancestry, read_history
 from icectl.ops.validate.metadata import check_metadata
+from icectl.pipeline.local_engine import LocalEngine
 from icectl.pipeline.progress import Progress
 from icectl.repository.history import History
 from icectl.repository.repository import Repository
@@ -77,7 +77,6 @@ def check_files(
     history: History,
     level: Level,
     progress: Progress,
-    notes: Iterable[Hint] = (),
 ) -> Report:
     """The checks of `validate` from the level `metadata` on, without a limit of findings."""
     report = Report(sys.maxsize)
@@ -85,8 +84,8 @@ def check_files(
         return report
     metadata = check_metadata(repository, history, report, progress)
     if level >= Level.MANIFESTS:
-        from icectl.ops.validate.engine import Depths, LocalEngine
+        from icectl.ops.validate.deep_levels import DeepCheck, check_deep_levels
 
-        depths = Depths(repository, history, metadata, level, False, None, 0, None, (), [*notes])
-        LocalEngine().check(depths, report, progress)
+        check = DeepCheck(repository, history, metadata, level, False, None, 0, None, (), [])
+        check_deep_levels(LocalEngine(), check, report, progress)
     return report

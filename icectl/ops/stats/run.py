@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from importlib import import_module
 from threading import Thread
@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
-from icectl.ops.stats.engine import BITS, Engine, LocalEngine, Wanted
 from icectl.ops.stats.result import BackupStats, ManifestStats, StatsResult
+from icectl.ops.stats.summing import BITS, Breakdown, sum_manifests
 from icectl.ops.stats.usage import Usage, read_usage, ref_masks
+from icectl.pipeline.engine import ChooseEngine
+from icectl.pipeline.local_engine import local_engine
 from icectl.pipeline.progress import Progress
 from icectl.repository.containers import read_containers
 from icectl.repository.history import find_reachable
@@ -33,8 +35,8 @@ class StatsOptions:
     by_tag: bool = False
     by_snapshot: bool = False
     policy: Policy | None = None
-    """Also tell what expire under this policy, and gc, would free."""
-    choose_engine: Callable[[int], Engine] = lambda num_chunk_refs: LocalEngine()
+    """Also report what expire under this policy, and then gc, would free."""
+    choose_engine: ChooseEngine = local_engine
 
 
 def measure(
@@ -60,16 +62,13 @@ def measure(
     num_chunk_refs = sum(use.num_chunk_refs for use in usage.manifests.values())
     engine = options.choose_engine(num_chunk_refs)
     logger.info("engine: %s, for %s chunk references", engine.name, f"{num_chunk_refs:,}")
-    gathered = engine.gather(
-        repository,
-        usage,
-        Wanted(num_masks, options.by_snapshot),
-        read_containers(repository),
-        progress,
-    )
+    breakdown = Breakdown(num_masks, options.by_snapshot)
+    work = sum_manifests(repository, usage, breakdown, read_containers(repository))
+    by = [*breakdown.columns, "container"]
+    notes, tables = engine.scan(work, progress).totals("length", by)
     from icectl.ops.stats.totals import Totals
 
-    totals = Totals(usage, gathered, num_masks)
+    totals = Totals(usage, notes, tables, num_masks)
     native, virtual, inlined = totals.bytes()
     return StatsResult(
         ref=options.ref,
@@ -80,7 +79,7 @@ def measure(
         num_chunks=totals.num_chunks(),
         num_snapshots=len(usage.snapshots),
         arrays=totals.arrays(),
-        containers=gathered.containers,
+        containers=totals.containers(),
         manifests=_manifest_stats(usage),
         overwritten=_backup_stats(repository),
         branches=totals.refs("branch") if options.by_branch else None,

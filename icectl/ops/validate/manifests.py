@@ -1,118 +1,227 @@
-"""The level `manifests`: every manifest once, and the chunks that changed beside the logs.
+"""The level `manifests`: every manifest once, and the chunks that commits changed without logging.
 
 Manifests are read in the order in which commits changed them, so that the comparison of a
-snapshot with its parent finds both in memory; those that no comparison needs come after.
+snapshot with its parent finds both in memory; those that no comparison needs come last.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
 
 import numpy as np
 
 from icectl.checks import rules
+from icectl.checks.decoding import check_inline
 from icectl.checks.manifest import ArrayUse, ManifestClaim, check_manifest
 from icectl.checks.problem import UNREADABLE, Problem, unreadable
 from icectl.errors import FormatError, ObjectNotFoundError
 from icectl.model.ids import ManifestId, NodeId
-from icectl.model.manifest import Manifest
+from icectl.model.manifest import Manifest, RefKind
 from icectl.model.snapshot import ArrayNodeData
 from icectl.ops.diff.chunks import ManifestSource, read_chunk_changes
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
-from icectl.ops.validate.decoding import check_inline
 from icectl.ops.validate.findings import Report
 from icectl.ops.validate.metadata import ChangedArrays, Metadata
+from icectl.ops.validate.result import CheckedCounts
+from icectl.ops.validate.virtual import SourceUse, find_sources
+from icectl.pipeline.chunk_data import chunk_rows
 from icectl.pipeline.coordinates import CoordinateSet, coordinate_keys
+from icectl.pipeline.engine import REFERENCES, Rows
 from icectl.pipeline.objects import ObjectKind
-from icectl.pipeline.progress import Counter, Progress
-from icectl.pipeline.readers import count_readers
+from icectl.repository.containers import Containers
 from icectl.repository.repository import Repository
-from icectl.storage.bounded import map_on_threads
 
-LOCAL_READERS = 2
-REMOTE_READERS = 8
 REFERENCES_REMEMBERED = 1_000_000
 """Of manifests that the next comparison may need again."""
 
-Visit = Callable[[Manifest], None]
+
+@dataclass(frozen=True, slots=True)
+class ManifestItem:
+    """A manifest to check."""
+
+    number: int
+    claim: ManifestClaim
+    uses: Collection[ArrayUse]
 
 
-@dataclass(slots=True)
-class CheckedManifests:
-    """Reads manifests; each is checked, and shown to `visit`, when it is first read."""
+@dataclass(frozen=True, slots=True)
+class CommitItem:
+    """A commit whose changes are compared with its logs."""
+
+    number: int
+    changed: ChangedArrays
+    claims: Mapping[ManifestId, ManifestClaim]
+    """Of the manifests of both sides."""
+
+
+@dataclass(frozen=True, slots=True)
+class ManifestNote:
+    number: int
+    num_chunk_refs: int | None
+    """None if the manifest cannot be read."""
+    problems: list[Problem]
+    has_long_ids: bool
+    """Early generations have ids of 16 bytes, which are not looked for."""
+    sources: list[SourceUse]
+
+
+@dataclass(frozen=True, slots=True)
+class CommitNote:
+    number: int
+    problems: list[Problem]
+
+
+def manifest_items(metadata: Metadata) -> list[ManifestItem]:
+    """By number."""
+    return [
+        ManifestItem(number, claim, metadata.uses.get(manifest_id, ()))
+        for number, (manifest_id, claim) in enumerate(metadata.claims.items())
+    ]
+
+
+def ordered_items(
+    metadata: Metadata, manifests: Iterable[ManifestItem]
+) -> list[ManifestItem | CommitItem]:
+    left = {item.claim.id: item for item in manifests}
+    items: list[ManifestItem | CommitItem] = []
+    for number, changed in enumerate(metadata.changes):
+        needed = [id_ for id_ in manifests_of(changed.arrays) if id_ in metadata.claims]
+        items += (left.pop(id_) for id_ in needed if id_ in left)
+        items.append(CommitItem(number, changed, {id_: metadata.claims[id_] for id_ in needed}))
+    return [*items, *left.values()]
+
+
+def weigh(item: ManifestItem | CommitItem) -> tuple[int, int]:
+    """The manifests of a commit are read for their own items."""
+    if isinstance(item, CommitItem):
+        return 0, 0
+    return item.claim.size_bytes, item.claim.num_chunk_refs
+
+
+class ManifestCache:
+    """The manifests that were read last; starts empty when it is pickled."""
+
+    def __init__(self) -> None:
+        self._found: OrderedDict[ManifestId, Future[Manifest | None]] = OrderedDict()
+        self._num_refs: dict[ManifestId, int] = {}
+        self._held = 0
+        """The sum of these."""
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return ManifestCache, ()
+
+    def read(self, manifest_id: ManifestId, read: Callable[[], Manifest | None]) -> Manifest | None:
+        """The manifest, which another thread may be reading at the moment."""
+        with self._lock:
+            future = self._found.get(manifest_id)
+            if future is not None:
+                self._found.move_to_end(manifest_id)
+        return self.fill(manifest_id, read) if future is None else future.result()
+
+    def fill(self, manifest_id: ManifestId, read: Callable[[], Manifest | None]) -> Manifest | None:
+        future: Future[Manifest | None] = Future()
+        with self._lock:
+            self._found[manifest_id] = future
+        try:
+            manifest = read()
+        except BaseException as error:
+            future.set_exception(error)
+            raise
+        future.set_result(manifest)
+        with self._lock:
+            self._held -= self._num_refs.get(manifest_id, 0)
+            self._num_refs[manifest_id] = 0 if manifest is None else manifest.num_chunk_refs
+            self._held += self._num_refs[manifest_id]
+            while len(self._num_refs) > 1 and self._held > REFERENCES_REMEMBERED:
+                self._drop_oldest()
+        return manifest
+
+    def _drop_oldest(self) -> None:
+        oldest = next(id_ for id_ in self._found if id_ in self._num_refs)
+        del self._found[oldest]
+        self._held -= self._num_refs.pop(oldest)
+
+
+@dataclass(frozen=True, slots=True)
+class CheckManifests:
+    """Checks manifests and commits; yields notes and the references to chunks."""
 
     repository: Repository
-    metadata: Metadata
-    report: Report
-    visit: Visit
-    num_manifests: int = 0
-    num_chunk_refs: int = 0
-    unreadable: set[ManifestId] = field(default_factory=set)
-    counter: Counter | None = None
-    _done: set[ManifestId] = field(default_factory=set)
-    _recent: OrderedDict[ManifestId, Manifest] = field(default_factory=OrderedDict)
-    _held: int = 0
-    """References in the recent ones."""
-    _lock: Lock = field(default_factory=Lock)
+    arrays: dict[NodeId, int]
+    """The number of each array."""
+    with_references: bool
+    containers: Containers | None
+    """Given if the sources of virtual chunks are wanted."""
+    cache: ManifestCache = field(default_factory=ManifestCache)
+
+    def __call__(self, items: Sequence[ManifestItem | CommitItem]) -> Iterator[Any]:
+        for item in items:
+            if isinstance(item, ManifestItem):
+                yield from self._check_manifest(item)
+            else:
+                problems = find_unlogged(self.repository, self, item.changed, item.claims)
+                yield CommitNote(item.number, list(problems))
+
+    def _check_manifest(self, item: ManifestItem) -> Iterator[Any]:
+        problems: list[Problem] = []
+
+        def read() -> Manifest | None:
+            manifest, found = read_and_check(self.repository, item.claim, item.uses)
+            problems.extend(found)
+            return manifest
+
+        manifest = self.cache.fill(item.claim.id, read)
+        if manifest is None:
+            yield ManifestNote(item.number, None, problems, False, [])
+            return
+        has_long_ids = False
+        for array in manifest.arrays if self.with_references else ():
+            if array.refs.chunk_id.shape[1] != 12:
+                has_long_ids |= bool((array.refs.kind == RefKind.NATIVE).any())
+            else:
+                number = self.arrays.get(array.node_id, -1)
+                yield Rows(REFERENCES, chunk_rows(array.refs, item.number, number))
+        sources = [] if self.containers is None else find_sources(manifest, self.containers)
+        yield ManifestNote(item.number, manifest.num_chunk_refs, problems, has_long_ids, sources)
 
     def read_manifest(self, manifest_id: ManifestId) -> Manifest:
-        """`FormatError` for one that cannot be read, after it was reported."""
-        with self._lock:
-            known = self._recent.get(manifest_id)
-            if known is not None:
-                self._recent.move_to_end(manifest_id)
-                return known
-        manifest, problems = self._read(manifest_id)
-        with self._lock:
-            self._note(manifest_id, manifest, problems)
+        """A manifest for the comparison of a commit; `FormatError` if it cannot be read."""
+        manifest = self.cache.read(manifest_id, lambda: self._read_or_none(manifest_id))
         if manifest is None:
             raise FormatError("the manifest cannot be read")
         return manifest
 
-    def _read(self, manifest_id: ManifestId) -> tuple[Manifest | None, list[Problem]]:
-        uses = self.metadata.uses.get(manifest_id, ())
-        return read_and_check(self.repository, self.metadata.claims[manifest_id], uses)
+    def _read_or_none(self, manifest_id: ManifestId) -> Manifest | None:
+        try:
+            return self.repository.read_manifest(manifest_id)
+        except (ObjectNotFoundError, *UNREADABLE):
+            return None
 
-    def _note(
-        self, manifest_id: ManifestId, manifest: Manifest | None, problems: list[Problem]
-    ) -> None:
-        if manifest_id not in self._done:
-            self._done.add(manifest_id)
-            self.report.extend(problems, self.metadata.users[manifest_id])
-            if manifest is None:
-                self.unreadable.add(manifest_id)
-            else:
-                self.num_manifests += 1
-                self.num_chunk_refs += manifest.num_chunk_refs
-                self.visit(manifest)
-            if self.counter is not None:
-                self.counter.advance()
-        if manifest is not None and manifest_id not in self._recent:
-            self._recent[manifest_id] = manifest
-            self._held += manifest.num_chunk_refs
-            while len(self._recent) > 1 and self._held > REFERENCES_REMEMBERED:
-                self._held -= self._recent.popitem(last=False)[1].num_chunk_refs
 
-    def read_rest(self) -> None:
-        """Those that no comparison needed."""
-        rest = [one for one in self.metadata.claims if one not in self._done]
-        workers = count_readers(
-            self.repository.storage,
-            (self.metadata.claims[one].num_chunk_refs for one in rest),
-            local=LOCAL_READERS,
-            remote=REMOTE_READERS,
-            at_once=REFERENCES_REMEMBERED,
-        )
-        for manifest_id, (manifest, problems) in map_on_threads(
-            lambda one: (one, self._read(one)), rest, workers=workers, ahead=workers
-        ):
-            self._note(manifest_id, manifest, problems)
-        left = self.metadata.claims.keys() - self._done
-        if left:  # whatever the reason: a check that skipped something must not pass
-            raise FormatError(f"{len(left)} manifests were not checked, such as {min(left)}")
+def report_notes(notes: Iterable[Any], metadata: Metadata, report: Report) -> CheckedCounts:
+    """Report the problems in the notes; return the number of manifests and references."""
+    manifests = list(metadata.claims)
+    left = set(manifests)
+    num_manifests = num_chunk_refs = 0
+    for note in notes:
+        if isinstance(note, CommitNote):
+            report.extend(note.problems, (metadata.changes[note.number].snapshot_id,))
+            continue
+        manifest_id = manifests[note.number]
+        left.discard(manifest_id)
+        report.extend(note.problems, metadata.users[manifest_id])
+        if note.num_chunk_refs is not None:
+            num_manifests += 1
+            num_chunk_refs += note.num_chunk_refs
+    if left:  # for whatever reason: a check that skipped something must not pass
+        raise FormatError(f"{len(left)} manifests were not checked, such as {min(left)}")
+    return CheckedCounts(manifests=num_manifests, chunk_refs=num_chunk_refs)
 
 
 def read_and_check(
@@ -127,31 +236,12 @@ def read_and_check(
         else:
             manifest = repository.read_manifest(claim.id)
     except ObjectNotFoundError:
-        return None, []  # told by the listing
+        return None, []  # the comparison with the listing reports it
     except UNREADABLE as error:
         return None, [unreadable(rules.MANIFEST_UNREADABLE, claim.path, error)]
     if manifest is not None:
         problems += check_inline(manifest, claim.path, uses)
     return manifest, problems
-
-
-def check_manifests(
-    repository: Repository, metadata: Metadata, report: Report, progress: Progress, visit: Visit
-) -> CheckedManifests:
-    checked = CheckedManifests(repository, metadata, report, visit)
-    with progress.phase("reading manifests", len(metadata.claims)) as counter:
-        checked.counter = counter
-        for changed in metadata.changes:
-            _check_logged(repository, metadata, checked, changed)
-        checked.read_rest()
-    return checked
-
-
-def _check_logged(
-    repository: Repository, metadata: Metadata, checked: CheckedManifests, changed: ChangedArrays
-) -> None:
-    for problem in find_unlogged(repository, checked, changed, metadata.claims):
-        checked.report.add(problem, (changed.snapshot_id,))
 
 
 def find_unlogged(
@@ -168,7 +258,7 @@ def find_unlogged(
     try:
         logged = _read_logged(repository, changed, {_node(pair) for pair in arrays})
     except ObjectNotFoundError as error:
-        # It was there a moment ago; somebody's gc takes its snapshot as well.
+        # It existed a moment ago; another gc deletes its snapshot as well.
         yield Problem(rules.LOG_MISSING, error.path, "it went during the validation")
         return
     diff = NodeDiff(
@@ -185,7 +275,7 @@ def find_unlogged(
             if chunk is not None:
                 yield Problem(rules.REFERENCE_UNLOGGED, path, f"the chunk {chunk}", changes.path)
     except FormatError:
-        pass  # the manifest that cannot be read has been told
+        pass  # its own check reports the manifest that cannot be read
 
 
 def _is_comparable(pair: ArrayPair, claims: Mapping[ManifestId, ManifestClaim]) -> bool:
@@ -222,7 +312,7 @@ def _read_logged(
 def _first_unlogged(
     changes: ChunkChanges, pair: ArrayPair, logged: dict[NodeId, CoordinateSet]
 ) -> list[int] | None:
-    """Only chunks inside both grids: a resize takes others away without a word."""
+    """Only chunks inside both grids: a resize removes others without logging them."""
     grids = [data.num_chunks for data in _sides(pair)]
     limit = np.min(np.array(grids, np.uint64).reshape(len(grids), -1), axis=0)
     known = logged[_node(pair)].rows()

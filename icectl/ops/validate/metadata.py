@@ -18,7 +18,7 @@ from icectl.checks.manifest import (
 )
 from icectl.checks.node import decoding_part
 from icectl.checks.problem import UNREADABLE, Problem, unreadable
-from icectl.checks.snapshot import check_snapshot
+from icectl.checks.snapshot import CheckedNodes, CheckedSnapshot, check_nodes, check_snapshot
 from icectl.checks.transaction_log import (
     Step,
     check_changes_logged,
@@ -27,11 +27,13 @@ from icectl.checks.transaction_log import (
 )
 from icectl.errors import FormatError, ObjectNotFoundError, ObjectTooLargeError
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
-from icectl.model.node_table import NodeTable
-from icectl.model.snapshot import ArrayNodeData, NodeSnapshot, Snapshot
+from icectl.model.node_columns import columns_of
+from icectl.model.node_table import NodeTable, is_array
+from icectl.model.snapshot import ArrayNodeData, NodeSnapshot
 from icectl.model.transaction_log import TransactionLog
 from icectl.ops.diff.result import ArrayPair
 from icectl.ops.validate.findings import Report
+from icectl.pipeline.chunk_data import DecodableArray
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
 from icectl.pipeline.read_ahead import read_ahead
@@ -40,13 +42,6 @@ from icectl.repository.repository import Repository
 
 Content = bytes | ObjectTooLargeError | None
 """Of a file; None if it does not exist."""
-
-
-@dataclass(frozen=True, slots=True)
-class DecodableArray:
-    path: str
-    zarr_jsons: tuple[bytes, ...]
-    """Codecs can be changed in place: a chunk is intact if one of these decodes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +102,10 @@ class _Walk:
         self.decode = decode
         self.found = Metadata()
         self.waiting = history.num_children()
-        self.tables: dict[SnapshotId, NodeTable] = {}
+        self.tables: dict[SnapshotId, tuple[NodeTable, CheckedNodes]] = {}
+        self.last = CheckedNodes()
+        self.seen_claims: set[bytes] = set()
+        self.claims_differ = False
 
     def run(self, progress: Progress) -> Metadata:
         order = self.history.parents_first()
@@ -149,23 +147,30 @@ class _Walk:
             return error
 
     def _check(self, snapshot_id: SnapshotId, data: Content, log_data: Content) -> None:
-        snapshot = self._check_snapshot(snapshot_id, data)
         parent_id = self.history.parents[snapshot_id]
         # Without its parent, unreadable or not chosen, the snapshot is not compared.
-        before = self.tables.get(parent_id) if parent_id is not None else None
-        after = NodeTable.of(snapshot) if snapshot is not None else None
+        before, nodes = None, self.last
+        if parent_id in self.tables:
+            before, nodes = self.tables[parent_id]
+        snapshot = self._check_snapshot(snapshot_id, data, nodes)
+        after = None
+        if snapshot is not None:
+            self.last = snapshot.checked
+            after = NodeTable.of_nodes(snapshot_id, snapshot.checked.nodes, {})
         if self.repository.is_writable:
             self._check_log(snapshot_id, log_data, before, after)
         elif log_data is not None:
             self._check_legacy_log(snapshot_id)
         if after is not None and self.waiting[snapshot_id]:
-            self.tables[snapshot_id] = after
+            self.tables[snapshot_id] = after, self.last
         if parent_id is not None and parent_id in self.waiting:
             self.waiting[parent_id] -= 1
             if not self.waiting[parent_id]:
                 self.tables.pop(parent_id, None)
 
-    def _check_snapshot(self, snapshot_id: SnapshotId, data: Content) -> Snapshot | None:
+    def _check_snapshot(
+        self, snapshot_id: SnapshotId, data: Content, before: CheckedNodes
+    ) -> CheckedSnapshot | None:
         path = self.repository.layout.snapshot(snapshot_id)
         if data is None:
             self.report.add(missing(path, "the file does not exist"), (snapshot_id,))
@@ -175,16 +180,17 @@ class _Walk:
             self.report.add(problem, (snapshot_id,))
             return None
         self.found.num_snapshots += 1
-        snapshot: Snapshot | None
+        snapshot: CheckedSnapshot | None
         if self.repository.is_writable:
             info = None
             if self.repository.info is not None:
                 info = self.repository.snapshot_info(snapshot_id)
-            snapshot, problems = check_snapshot(data, snapshot_id, info)
+            snapshot, problems = check_snapshot(data, snapshot_id, info, before)
             self.report.extend(problems, (snapshot_id,))
         else:
             try:
-                snapshot = self.repository.read_snapshot(snapshot_id)
+                columns = columns_of(self.repository.read_snapshot(snapshot_id))
+                snapshot = CheckedSnapshot(columns, check_nodes(columns.nodes, before))
             except UNREADABLE as error:
                 problem = unreadable(rules.SNAPSHOT_UNREADABLE, path, error)
                 self.report.add(problem, (snapshot_id,))
@@ -194,24 +200,30 @@ class _Walk:
             self._note_manifests(snapshot)
         return snapshot
 
-    def _note_manifests(self, snapshot: Snapshot) -> None:
-        found = self.found
-        for file in snapshot.all_manifest_files:
+    def _note_manifests(self, snapshot: CheckedSnapshot) -> None:
+        found, files, snapshot_id = self.found, snapshot.columns.manifest_files, snapshot.columns.id
+        # A contradiction is reported for every snapshot that has it.
+        infos = files.infos() if self.claims_differ else files.new_infos(self.seen_claims)
+        for file in infos:
             claim = ManifestClaim.of(file)
             known = found.claims.setdefault(file.id, claim)
-            users = found.users.setdefault(file.id, [])
-            if claim is not known:
-                problems = check_same_claim(claim, known, snapshot.id, users[0])
-                self.report.extend(problems, (snapshot.id, *users))
-            users.append(snapshot.id)
-        for node in snapshot.nodes:
+            if claim != known:
+                self.claims_differ = True
+                users = found.users.get(file.id, [snapshot_id])
+                problems = check_same_claim(claim, known, snapshot_id, users[0])
+                self.report.extend(problems, (snapshot_id, *users))
+        for manifest_id in files.ids():
+            found.users.setdefault(manifest_id, []).append(snapshot_id)
+        nodes = snapshot.checked.nodes
+        found.arrays.update((node.id, node) for node in nodes if is_array(node))
+        if self.decode:
+            for node in filter(is_array, nodes):
+                documents = found.documents.setdefault(node.id, {})
+                part = decoding_part(node.user_data)
+                documents.pop(part, None)
+                documents[part] = None
+        for node in snapshot.checked.changed:
             if isinstance(node.node_data, ArrayNodeData):
-                found.arrays[node.id] = node
-                if self.decode:
-                    documents = found.documents.setdefault(node.id, {})
-                    part = decoding_part(node.user_data)
-                    documents.pop(part, None)
-                    documents[part] = None
                 for ref in node.node_data.manifests:
                     use = ArrayUse(node.id, node.path, ref.extents)
                     found.uses.setdefault(ref.object_id, set()).add(use)
@@ -309,6 +321,8 @@ class _Walk:
         pairs = []
         for node_id in after.arrays:
             new, old = after.by_id[node_id], before.by_id.get(node_id)
+            if new is old:
+                continue
             manifests = new.node_data.manifests  # type: ignore[union-attr]
             if old is not None and isinstance(old.node_data, ArrayNodeData):
                 if set(old.node_data.manifests) != set(manifests):

@@ -40,6 +40,7 @@ from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_re
 from icectl.repository.past import Timeline
 from icectl.repository.ref_files import read_ref_names
 from icectl.repository.repository import Repository
+from icectl.repository.writes import end_of_write
 from icectl.storage.contract import Storage
 from icectl.storage.paths import is_object_name
 
@@ -48,8 +49,15 @@ ATTEMPTS = 5
 """To list ref files and read them all, while others delete some."""
 
 
-def check_refs(storage: Storage, report: Report) -> Repository | None:
-    """The repository in the state that is checked; None if nothing more can be checked."""
+def check_refs(storage: Storage, report: Report, state: str = REPO_PATH) -> Repository | None:
+    """The repository in the state that is checked; None if nothing more can be checked.
+
+    `state` is the object with that state: `repo`, or a backup of it.
+    """
+    if state != REPO_PATH:
+        info, problems = check_repo(storage.read(state))
+        report.extend(replace(problem, object=state) for problem in problems)
+        return None if info is None else repository_at(storage, info)
     try:
         found = storage.read_versioned(REPO_PATH)
     except ObjectNotFoundError:
@@ -121,7 +129,8 @@ def _check_lost_history(timeline: Timeline, report: Report) -> None:
 
 
 def _name_of_state_before(info: RepoInfo) -> str | None:
-    return info.latest_updates[1].backup_path if len(info.latest_updates) > 1 else None
+    end = end_of_write(info.latest_updates, 0)
+    return info.latest_updates[end].backup_path if end < len(info.latest_updates) else None
 
 
 def _read_backup(storage: Storage, name: str, report: Report) -> RepoInfo | None:

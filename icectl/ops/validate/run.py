@@ -13,16 +13,18 @@ from icectl.ops.validate.findings import Report
 from icectl.ops.validate.history import check_ancestry, read_history
 from icectl.ops.validate.refs import check_refs
 from icectl.ops.validate.result import CheckedCounts, ValidateResult, build_result
+from icectl.pipeline.engine import ChooseEngine
+from icectl.pipeline.local_engine import local_engine
 from icectl.pipeline.progress import Progress
 from icectl.repository.backups import describe_backups
 from icectl.repository.history import History
 from icectl.repository.open import open_repository
+from icectl.repository.ops_log import REPO_PATH
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 
 if TYPE_CHECKING:
-    from icectl.ops.validate.engine import Engine
-    from icectl.ops.validate.sampling import Sample
+    from icectl.pipeline.sampling import Sample
 
 logger = logging.getLogger(__name__)
 
@@ -47,8 +49,9 @@ class ValidateOptions:
     """Opens the storage of virtual chunks; None leaves them alone."""
     allowed_sources: tuple[str, ...] = ()
     """Sources that are contacted though no container covers them, or on local disk."""
-    choose_engine: Callable[[int], Engine] | None = None
-    """By the number of references; None: in this process."""
+    choose_engine: ChooseEngine = local_engine
+    state: str = REPO_PATH
+    """The object with the state that is checked: `repo`, or a backup of it."""
 
 
 def validate(
@@ -56,7 +59,7 @@ def validate(
 ) -> tuple[ValidateResult, Report]:
     """What was found, and the report with the files that are missing."""
     report = Report(options.max_findings, options.known)
-    repository = check_refs(storage, report)
+    repository = check_refs(storage, report, options.state)
     history, checked, engine = None, CheckedCounts(), LOCAL
     notes: list[Hint] = []
     if repository is None:
@@ -70,7 +73,8 @@ def validate(
             checked, engine = _check_files(
                 repository, history, options, report, notes, progress or Progress()
             )
-        _forget_what_went(repository, report)
+        if options.state == REPO_PATH:
+            _forget_what_went(repository, report)
     result = build_result(
         report,
         history,
@@ -100,12 +104,14 @@ def _check_files(
     if options.level < Level.MANIFESTS and options.open_source is None:
         return checked, LOCAL
     from icectl.ops.validate.coordinates import add_coordinates
-    from icectl.ops.validate.engine import Depths, LocalEngine
+    from icectl.ops.validate.deep_levels import DeepCheck, check_deep_levels
 
     num_chunk_refs = sum(claim.num_chunk_refs for claim in metadata.claims.values())
-    engine = (options.choose_engine or (lambda _: LocalEngine()))(num_chunk_refs)
+    # Repositories of early generations are small, and reading their manifests needs the history.
+    choose = options.choose_engine if repository.is_writable else local_engine
+    engine = choose(num_chunk_refs)
     logger.info("engine: %s, for %s chunk references", engine.name, f"{num_chunk_refs:,}")
-    depths = Depths(
+    check = DeepCheck(
         repository,
         history,
         metadata,
@@ -117,7 +123,7 @@ def _check_files(
         options.allowed_sources,
         notes,
     )
-    deeper = engine.check(depths, report, progress)
+    deeper = check_deep_levels(engine, check, report, progress)
     add_coordinates(repository, metadata, report, progress)
     checked = replace(
         deeper, snapshots=checked.snapshots, transaction_logs=checked.transaction_logs

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from urllib.parse import unquote
@@ -34,15 +34,27 @@ OpenStorage = Callable[[str], Storage]
 
 
 @dataclass(slots=True)
+class SourceUse:
+    """What the references of one array in a manifest say about one file."""
+
+    location: str
+    """Absolute; a relative one stays where no container has its name."""
+    end: int
+    num_chunks: int
+    etags: set[str] = field(default_factory=set)
+    last_modified: int | None = None
+    """Seconds since 1970; the oldest that a reference has."""
+
+
+@dataclass(slots=True)
 class Source:
-    """What references say about one file."""
+    """What all references say about one file."""
 
     manifests: int = 0
     """A bit for each that refers to it: with many versions, sets would need much more."""
     end: int = 0
     etags: set[str] = field(default_factory=set)
     last_modified: int | None = None
-    """Seconds since 1970; the oldest that a reference has."""
     num_chunks: int = 0
 
 
@@ -50,20 +62,23 @@ class Source:
 class Sources:
     containers: Containers
     found: dict[str, Source] = field(default_factory=dict)
-    """By the absolute location; a relative one stays where no container has its name."""
+    """By location."""
     manifests: list[ManifestId] = field(default_factory=list)
     """By the numbers of their bits."""
 
-    def add(self, manifest: Manifest) -> None:
+    def add(self, manifest_id: ManifestId, uses: Iterable[SourceUse]) -> None:
         bit = 1 << len(self.manifests)
-        self.manifests.append(manifest.id)
-        for array in manifest.arrays:
-            try:
-                numbered = number_locations(manifest, array.refs)
-            except FormatError:
-                continue  # told by the check of the manifest
-            if numbered.locations:
-                self._add(bit, array.refs, numbered)
+        self.manifests.append(manifest_id)
+        for use in uses:
+            source = self.found.setdefault(use.location, Source())
+            source.manifests |= bit
+            source.end = max(source.end, use.end)
+            source.num_chunks += use.num_chunks
+            source.etags |= use.etags
+            if use.last_modified is not None:
+                source.last_modified = min(
+                    source.last_modified or use.last_modified, use.last_modified
+                )
 
     def users(self, manifests: int, metadata: Metadata) -> set[SnapshotId]:
         """The snapshots that lead to one of the manifests."""
@@ -74,33 +89,47 @@ class Sources:
             for snapshot_id in metadata.users[manifest_id]
         }
 
-    def _add(self, manifest: int, refs: ChunkRefs, numbered: NumberedLocations) -> None:
-        rows, numbers = numbered.rows, numbered.numbers
-        size = len(numbered.locations)
-        ends = np.zeros(size, np.uint64)
-        np.maximum.at(ends, numbers, refs.offset[rows] + refs.length[rows])
-        counts = np.bincount(numbers, minlength=size).tolist()
-        sources = []
-        for location, end, count in zip(numbered.locations, ends.tolist(), counts, strict=True):
-            source = self.found.setdefault(self.containers.resolve(location), Source())
-            source.manifests |= manifest
-            source.end = max(source.end, end)
-            source.num_chunks += count
-            sources.append(source)
-        if refs.checksum_last_modified is not None:
-            times = refs.checksum_last_modified[rows].astype(np.int64)
-            oldest = np.full(size, np.iinfo(np.int64).max)
-            np.minimum.at(oldest, numbers[times > 0], times[times > 0])
-            for source, time in zip(sources, oldest.tolist(), strict=True):
-                if time < np.iinfo(np.int64).max:
-                    source.last_modified = min(source.last_modified or time, time)
-        if refs.checksum_etag is not None:
-            etags = refs.checksum_etag
-            changes = np.ones(len(rows), np.bool_)
-            changes[1:] = numbers[1:] != numbers[:-1]
-            changes[1:] |= ~same_spans(etags, rows[1:], etags, rows[:-1])
-            for row in np.flatnonzero(changes & (etags.start[rows] > 0)).tolist():
-                sources[int(numbers[row])].etags.add(etags[int(rows[row])].decode(errors="replace"))
+
+def find_sources(manifest: Manifest, containers: Containers) -> list[SourceUse]:
+    """What a manifest says about files with virtual chunks; a file may occur more than once."""
+    found: list[SourceUse] = []
+    for array in manifest.arrays:
+        try:
+            numbered = number_locations(manifest, array.refs)
+        except FormatError:
+            continue  # the check of the manifest reports it
+        if numbered.locations:
+            found += _find_array_sources(array.refs, numbered, containers)
+    return found
+
+
+def _find_array_sources(
+    refs: ChunkRefs, numbered: NumberedLocations, containers: Containers
+) -> list[SourceUse]:
+    rows, numbers = numbered.rows, numbered.numbers
+    size = len(numbered.locations)
+    ends = np.zeros(size, np.uint64)
+    np.maximum.at(ends, numbers, refs.offset[rows] + refs.length[rows])
+    counts = np.bincount(numbers, minlength=size).tolist()
+    sources = [
+        SourceUse(containers.resolve(location), end, count)
+        for location, end, count in zip(numbered.locations, ends.tolist(), counts, strict=True)
+    ]
+    if refs.checksum_last_modified is not None:
+        times = refs.checksum_last_modified[rows].astype(np.int64)
+        oldest = np.full(size, np.iinfo(np.int64).max)
+        np.minimum.at(oldest, numbers[times > 0], times[times > 0])
+        for source, time in zip(sources, oldest.tolist(), strict=True):
+            if time < np.iinfo(np.int64).max:
+                source.last_modified = time
+    if refs.checksum_etag is not None:
+        etags = refs.checksum_etag
+        changes = np.ones(len(rows), np.bool_)
+        changes[1:] = numbers[1:] != numbers[:-1]
+        changes[1:] |= ~same_spans(etags, rows[1:], etags, rows[:-1])
+        for row in np.flatnonzero(changes & (etags.start[rows] > 0)).tolist():
+            sources[int(numbers[row])].etags.add(etags[int(rows[row])].decode(errors="replace"))
+    return sources
 
 
 @dataclass(slots=True)

@@ -1,0 +1,154 @@
+"""`icectl undo` and `icectl restore`: take operations back."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from icectl.cli.context import CommandContext
+from icectl.cli.exit_codes import DONE, FINDINGS
+from icectl.cli.options import OP_HELP, DryRunOption, Flag, YesOption, command
+from icectl.pipeline.progress import Progress
+
+if TYPE_CHECKING:
+    from icectl.ops.undo.execute import UndoResult
+    from icectl.ops.undo.plan import UndoOptions, UndoPlan
+    from icectl.repository.repository import Repository
+
+EXAMPLES = {
+    "undo": (
+        ("icectl undo", "take the last operation back"),
+        ("icectl undo @3 --dry-run", "show whether and how an older one can be taken back"),
+        ("icectl undo @1 --undelete-tag --yes", "bring a deleted tag back"),
+    ),
+    "restore": (
+        ("icectl restore --to yesterday --dry-run", "the changes back to the state of yesterday"),
+        ("icectl restore --to @5 --only branch:main", "move main to where it was then"),
+        ("icectl restore --to @5 --only history", "released snapshots and parents, and no refs"),
+    ),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """The options of both commands."""
+
+    only: Annotated[
+        list[str],
+        typer.Option(metavar="PART"),
+        "Change only this part: branch:NAME, tag:NAME, config, metadata, flags, status, or history "
+        "(released snapshots and parents). Repeatable.",
+    ] = ()  # type: ignore[assignment]
+    undelete_tag: Annotated[Flag, "Let deleted tags come back, at the snapshots that they had."] = (
+        False
+    )
+    while_read_only: Annotated[Flag, "Also change a repository that is not online."] = False
+    dry_run: DryRunOption = False
+    yes: YesOption = False
+
+    def parse(self) -> UndoOptions:
+        from icectl.ops.undo.plan import UndoOptions, parse_part
+
+        return UndoOptions(parse_part(tuple(self.only)), self.undelete_tag, self.while_read_only)
+
+
+@command()
+def undo(
+    context: CommandContext,
+    operation: Annotated[
+        str | None, typer.Argument(metavar="OP"), f"{OP_HELP} Default: the last operation."
+    ] = None,
+    *,
+    way: WayBack,
+) -> int:
+    """Take an operation back.
+
+    Reverts one operation on the newest state: a commit, an amend, a branch that was created,
+    deleted or reset, a tag, an expiration, configuration, metadata, feature flags or status. If
+    later operations changed the same, the undo is refused (exit code 11). Everything that it
+    brings back must still be there: what a garbage collection deleted is listed, and the undo is
+    refused (16). A garbage collection cannot be undone.
+
+    The change is one conditional write. The ops log records it, and it can be undone: a second
+    `icectl undo` takes the first one back. Undoing a new tag deletes it, and its name can never be
+    used again. A deleted tag comes back only with --undelete-tag.
+    """
+    from icectl.ops.undo.plan import plan_undo
+
+    progress = Progress(context.progress)
+    repository = context.open_repository(for_update=not way.dry_run)
+    plan = plan_undo(repository, operation, context.parse_time, way.parse(), progress)
+    return _finish(context, repository, "Undo", plan, way, progress)
+
+
+@command()
+def restore(
+    context: CommandContext,
+    to: Annotated[str, typer.Option(metavar="OP"), OP_HELP],
+    *,
+    way: WayBack,
+) -> int:
+    """Bring an earlier state of the repository back.
+
+    Changes branches, tags, the list of snapshots and the settings to what they were after the
+    operation, or only a part of it. Later operations stay in the ops log; the change is one more
+    operation, and `icectl undo` takes it back. Commits made since then are released, and remain
+    in the storage until a garbage collection.
+
+    The rules of `icectl undo` for tags and for deleted objects apply.
+    """
+    from icectl.ops.undo.plan import plan_restore
+
+    progress = Progress(context.progress)
+    repository = context.open_repository(for_update=not way.dry_run)
+    plan = plan_restore(repository, to, context.parse_time, way.parse(), progress)
+    return _finish(context, repository, "Restore the state after", plan, way, progress)
+
+
+def _finish(
+    context: CommandContext,
+    repository: Repository,
+    what: str,
+    plan: UndoPlan,
+    way: WayBack,
+    progress: Progress,
+) -> int:
+    """Show the plan, ask, and execute it."""
+    from icectl.ops.undo.execute import build_result, execute_undo, missing_error
+    from icectl.render.undo import render_undo
+
+    planned = build_result(plan, dry_run=True, missing=plan.needed.missing)
+    if plan.needed.missing:
+        _emit(context, planned)
+        raise missing_error(plan)
+    if way.dry_run or plan.is_empty:
+        _emit(context, planned if way.dry_run else build_result(plan, dry_run=False, missing=()))
+        return DONE
+    if plan.needed.num_snapshots and not way.while_read_only:
+        context.note(
+            "a garbage collection that is running now may delete what comes back; if that is "
+            f"possible, run `{context.command_line('status set', 'read-only')}`, wait until it "
+            "ends, and use --while-read-only"
+        )
+    question = f"{what} @{plan.operation.number} in {context.location.url}?"
+    context.confirm(question, yes=way.yes, plan=() if way.yes else render_undo(planned))
+    result = execute_undo(repository, plan, way.parse(), progress)
+    _emit(context, result)
+    if result.missing:
+        context.warn(
+            f"{len(result.missing):,} objects that came back went missing meanwhile: a garbage "
+            f"collection is running. Take the change back: {context.command_line('undo')}"
+        )
+        return FINDINGS
+    return DONE
+
+
+def _emit(context: CommandContext, result: UndoResult) -> None:
+    from icectl.render.undo import render_undo, undo_document
+
+    if context.wants_text:
+        context.output.write(render_undo(result), paged=result.dry_run)
+    else:
+        context.emit_json(undo_document(result))

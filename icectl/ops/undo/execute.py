@@ -1,0 +1,99 @@
+"""Execute an undo or a restore: one conditional write."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from icectl.errors import ConflictError, RefusedError
+from icectl.model.ids import SnapshotId
+from icectl.model.repo import RepoInfo
+from icectl.ops.ops_log import ListedOperation
+from icectl.ops.reported_changes import ParentChange, RefChange, ValueChange, report_changes
+from icectl.ops.undo.needed import find_needed
+from icectl.ops.undo.plan import UndoOptions, UndoPlan
+from icectl.pipeline.progress import Progress
+from icectl.repository.edits import Edited
+from icectl.repository.repository import Repository
+from icectl.repository.state_changes import diff_states, updates_of
+from icectl.repository.update import update_repo
+
+
+@dataclass(frozen=True, slots=True)
+class UndoResult:
+    dry_run: bool
+    operation: ListedOperation
+    restored_snapshots: tuple[SnapshotId, ...]
+    removed_snapshots: tuple[SnapshotId, ...]
+    reparented_snapshots: tuple[ParentChange, ...]
+    left_out_snapshots: tuple[SnapshotId, ...]
+    """Unreachable ones that are not listed again, since their objects are gone."""
+    branches: tuple[RefChange, ...]
+    tags: tuple[RefChange, ...]
+    burnt_tags: tuple[str, ...]
+    """Names of deleted tags, which can never be used again."""
+    config: tuple[ValueChange, ...]
+    metadata: tuple[ValueChange, ...]
+    flags: tuple[ValueChange, ...]
+    status: tuple[ValueChange, ...]
+    missing: tuple[str, ...]
+
+
+def build_result(plan: UndoPlan, *, dry_run: bool, missing: tuple[str, ...]) -> UndoResult:
+    changes = report_changes(plan.changes)
+    return UndoResult(
+        dry_run=dry_run,
+        operation=plan.operation,
+        restored_snapshots=changes.added_snapshots,
+        removed_snapshots=changes.removed_snapshots,
+        reparented_snapshots=changes.reparented_snapshots,
+        left_out_snapshots=() if plan.needed.missing else tuple(sorted(plan.needed.incomplete)),
+        branches=changes.branches,
+        tags=changes.tags,
+        burnt_tags=plan.burnt_tags,
+        config=changes.config,
+        metadata=changes.metadata,
+        flags=changes.flags,
+        status=changes.status,
+        missing=missing,
+    )
+
+
+def missing_error(plan: UndoPlan) -> RefusedError:
+    missing = plan.needed.missing
+    more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
+    return RefusedError(
+        f"what the earlier state needs is gone, so nothing was changed: {missing[0]}{more}",
+        hint="a garbage collection deleted it; restore the objects from a copy of the repository",
+    )
+
+
+def execute_undo(
+    repository: Repository, plan: UndoPlan, options: UndoOptions, progress: Progress
+) -> UndoResult:
+    """Write the planned change; `ConflictError` if it is another one on the newest state.
+
+    The result lists what went missing while it was written.
+    """
+    if plan.needed.missing:
+        raise missing_error(plan)
+
+    def change(info: RepoInfo) -> Edited:
+        after = plan.build(info)
+        if diff_states(info, after) != plan.changes:
+            raise ConflictError(
+                "the repository changed since the plan was made, and nothing was changed",
+                hint="look at the new plan, and confirm that",
+            )
+        return after, updates_of(info, after)
+
+    update_repo(
+        repository.storage,
+        change,
+        found=repository.found,
+        whatever_status=options.while_read_only or plan.sets_only_status,
+    )
+    missing: tuple[str, ...] = ()
+    if plan.needed.num_snapshots:
+        # A collection that began before the write does not know what came back.
+        missing = find_needed(repository.storage, plan.before, plan.after, progress).missing
+    return build_result(plan, dry_run=False, missing=missing)

@@ -1,0 +1,151 @@
+"""The levels `manifests`, `chunks` and `data`, which can be huge and therefore run on an engine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from icectl.checks import rules
+from icectl.checks.problem import Problem
+from icectl.checks.rules import Level
+from icectl.errors import Hint
+from icectl.model.ids import SnapshotId
+from icectl.ops.validate.chunks import check_chunks
+from icectl.ops.validate.findings import Report
+from icectl.ops.validate.manifests import (
+    CheckManifests,
+    ManifestItem,
+    ManifestNote,
+    manifest_items,
+    ordered_items,
+    report_notes,
+    weigh,
+)
+from icectl.ops.validate.metadata import Metadata
+from icectl.ops.validate.result import CheckedCounts
+from icectl.ops.validate.virtual import Sources, Trust, check_virtual
+from icectl.pipeline.chunk_data import REFERENCED_CHUNKS, ReadData
+from icectl.pipeline.engine import REFERENCES, Engine, Scan, Work
+from icectl.pipeline.listings import Listings
+from icectl.pipeline.objects import ObjectKind
+from icectl.pipeline.progress import Progress
+from icectl.pipeline.sampling import Sample
+from icectl.repository.containers import Containers, read_containers
+from icectl.repository.history import History
+from icectl.repository.repository import Repository
+from icectl.storage.contract import Storage
+
+CHUNK_READS_PER_TASK = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class DeepCheck:
+    """What to check, as the metadata level found it."""
+
+    repository: Repository
+    history: History
+    metadata: Metadata
+    level: Level
+    decode: bool
+    sample: Sample | None
+    now: int
+    open_source: Callable[[str], Storage] | None
+    allowed_sources: tuple[str, ...]
+    notes: list[Hint]
+    """Receives what was not checked."""
+
+
+def check_deep_levels(
+    engine: Engine, check: DeepCheck, report: Report, progress: Progress
+) -> CheckedCounts:
+    """Check manifests and, as deep as the level says, chunks; return how many were checked."""
+    try:
+        return _check(engine, check, report, progress)
+    finally:
+        engine.release()
+
+
+def _check(engine: Engine, check: DeepCheck, report: Report, progress: Progress) -> CheckedCounts:
+    metadata, storage = check.metadata, check.repository.storage
+    containers = read_containers(check.repository)
+    manifests = manifest_items(metadata)
+    with Listings(storage, progress) as listings:
+        if check.level >= Level.CHUNKS:
+            num_expected = sum(claim.num_chunk_refs for claim in metadata.claims.values())
+            listed = engine.list_objects(storage, ObjectKind.CHUNK, listings, num_expected)
+        scan = engine.scan(_work(check, manifests, containers), progress, is_reused=True)
+        notes = scan.notes()
+        checked = report_notes(notes, metadata, report)
+        found = [note for note in notes if isinstance(note, ManifestNote)]
+        if check.level >= Level.CHUNKS:
+            if any(note.has_long_ids for note in found):
+                check.notes.append("the chunk files of this early generation were not looked for")
+            else:
+                count = check_chunks(
+                    engine,
+                    scan,
+                    listed,
+                    check.repository,
+                    metadata,
+                    manifests,
+                    report,
+                    progress,
+                    with_orphans=check.history.whole,
+                )
+                checked = replace(checked, chunks=count)
+    if check.level >= Level.DATA:
+        checked = replace(checked, chunks_read=_check_data(scan, check, report))
+    if check.open_source is not None:
+        sources = Sources(containers)
+        for note in found:
+            sources.add(manifests[note.number].claim.id, note.sources)
+        trust = Trust(containers, check.allowed_sources)
+        count = check_virtual(
+            metadata, sources, check.open_source, trust, report, progress, check.notes
+        )
+        checked = replace(
+            checked,
+            virtual_sources=count,
+            virtual_sources_skipped=trust.num_uncovered + trust.num_local,
+        )
+    return checked
+
+
+def _work(check: DeepCheck, manifests: list[ManifestItem], containers: Containers) -> Work:
+    metadata = check.metadata
+    function = CheckManifests(
+        check.repository.without_history(),
+        {node_id: number for number, node_id in enumerate(metadata.arrays)},
+        with_references=check.level >= Level.CHUNKS,
+        containers=None if check.open_source is None else containers,
+    )
+    return Work(
+        "reading manifests",
+        check.repository.storage,
+        ordered_items(metadata, manifests),
+        function,
+        weigh,
+        {REFERENCES: REFERENCED_CHUNKS},
+        references_at_once=1_000_000,
+    )
+
+
+def _check_data(scan: Scan, check: DeepCheck, report: Report) -> int:
+    """Read the chunks of the sample; return their number."""
+    metadata, sample = check.metadata, check.sample
+    if sample is not None and sample.share is None:
+        sample = Sample(share=sample.share_of(scan.total(REFERENCES, "length")))
+    arrays = [*map(metadata.decodable, metadata.arrays)] if check.decode else None
+    read = ReadData(check.repository.storage, arrays, sample, check.now)
+    manifests = [*metadata.claims]
+    num_read = 0
+    for note in scan.map_rows("reading chunks", REFERENCES, read, CHUNK_READS_PER_TASK):
+        num_read += note.num_read
+        for manifest, problem in note.problems:
+            report.add(problem, _affected(problem, metadata.users[manifests[manifest]]))
+    return num_read
+
+
+def _affected(problem: Problem, users: Collection[SnapshotId]) -> Collection[SnapshotId]:
+    """The versions that the problem affects: none if icectl could not decode the chunk."""
+    return () if problem.rule in (rules.CODECS_UNKNOWN, rules.CHUNK_TOO_LARGE) else users

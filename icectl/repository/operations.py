@@ -1,0 +1,319 @@
+"""Operations by name, and the states that they left (V2).
+
+An operation is an entry of the ops log. `@N` counts back from the newest, as git's reflog does; a
+time means the state at that time; the name of a backup stays valid while operations are added. One
+write can have several entries, such as that of an undo: only the newest of them has a state.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from icectl.errors import (
+    FormatError,
+    IcectlError,
+    ObjectNotFoundError,
+    RefNotFoundError,
+    RefusedError,
+    Remedy,
+    UnsupportedError,
+    UsageError,
+)
+from icectl.model.repo import (
+    GCRanUpdate,
+    RepoInfo,
+    RepoInitializedUpdate,
+    RepoMigratedUpdate,
+    UnknownUpdate,
+    Update,
+)
+from icectl.repository.backups import is_cleared, list_backups, made_at
+from icectl.repository.open import open_repository, repository_at
+from icectl.repository.ops_log import (
+    BACKUPS,
+    REPO_PATH,
+    OpsLogBeyondReach,
+    backup_object,
+    read_repo,
+    walk_updates,
+)
+from icectl.repository.repository import Repository
+from icectl.storage.contract import ListingShard, Storage
+
+SHORTEST_SUFFIX = 4
+_NUMBER = re.compile(r"@([0-9]{1,18})")
+_NEVER_UNDONE = {
+    RepoInitializedUpdate: "there is no state before it",
+    RepoMigratedUpdate: "the files of the old spec version are gone",
+    GCRanUpdate: "a garbage collection deletes files",
+    UnknownUpdate: "this icectl does not know the operation",
+}
+
+ParseTime = Callable[[str], int]
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What one write did: the newest of its entries, and the states around it."""
+
+    number: int
+    update: Update
+    written_together: tuple[Update, ...]
+    """All entries of the write, newest first."""
+    before: RepoInfo
+    after: RepoInfo
+
+
+class Operations:
+    """The ops log of one state, read as far as it is asked for."""
+
+    def __init__(self, storage: Storage, info: RepoInfo) -> None:
+        self._storage = storage
+        self._info = info
+        self._walk = walk_updates(storage, info)
+        self._updates: list[Update] = []
+        self.end: OpsLogBeyondReach | None = None
+        """Why the log ends before the first operation, once the walk arrived there."""
+        self._backups: dict[str, int] = {}
+        self._listed_through = ""
+
+    def __iter__(self) -> Iterator[Update]:
+        """All entries, newest first."""
+        number = 0
+        while (update := self.entry(number)) is not None:
+            yield update
+            number += 1
+
+    def entry(self, number: int) -> Update | None:
+        """None behind the oldest one that can be read."""
+        while len(self._updates) <= number and self.end is None:
+            update = next(self._walk, None)
+            if update is None:
+                return None
+            if isinstance(update, OpsLogBeyondReach):
+                self.end = update
+            else:
+                self._updates.append(update)
+        return self._updates[number] if number < len(self._updates) else None
+
+    def has_state(self, number: int) -> bool:
+        """Whether a copy of the state after this entry was ever made."""
+        update = self.entry(number)
+        return number == 0 or (update is not None and update.backup_path is not None)
+
+    def newest_of_write(self, number: int) -> int:
+        """The entry with the state of the write that this one belongs to."""
+        while not self.has_state(number):
+            number -= 1
+        return number
+
+    def state_before(self, number: int) -> int | None:
+        """The number of the state that the write with this newest entry found."""
+        number += 1
+        while self.entry(number) is not None:
+            if self.has_state(number):
+                return number
+            number += 1
+        return None
+
+    def find_obstacle(self, number: int) -> str | None:
+        """Why the operation cannot be undone whatever came after it; None if it may be."""
+        update = self.entry(number)
+        assert update is not None
+        reason = _NEVER_UNDONE.get(type(update.update_type))
+        if reason is not None:
+            return reason
+        before = self.state_before(number)
+        if not self.has_state(number):
+            if before is None:
+                return "a migration recorded it"
+            return f"it was written together with @{self.newest_of_write(number)}"
+        if before is None:
+            return "the state before it is gone"
+        for state, when in ((number, "after"), (before, "before")):
+            if not self._is_there(state):
+                return f"the backup of the state {when} it is gone"
+        return None
+
+    def state_object(self, number: int) -> str:
+        """The object with the state after the operation; `RefNotFoundError` if there is none."""
+        update = self.entry(number)
+        if update is None:
+            raise self._not_found(number)
+        if number == 0:
+            return REPO_PATH
+        if update.backup_path is None:
+            head = self.newest_of_write(number)
+            raise RefNotFoundError(
+                f"there is no state between @{number} and @{head}, which were written together"
+                if self.state_before(number) is not None
+                else f"a migration recorded @{number}: there is no state from that time",
+                hint=Remedy("list-operations"),
+            )
+        return backup_object(update.backup_path)
+
+    def read_state(self, number: int) -> RepoInfo:
+        """The state after the operation."""
+        path = self.state_object(number)
+        if path == REPO_PATH:
+            return self._info
+        info = read_backup(self._storage, path.removeprefix(f"{BACKUPS}/"))
+        updated_at = self._updates[number].updated_at
+        if not info.latest_updates or info.latest_updates[0].updated_at != updated_at:
+            raise FormatError("this backup is not of the update that names it", path=path)
+        return info
+
+    def check_undoable(self, number: int) -> None:
+        """`RefusedError` for a kind of operation that cannot be undone."""
+        update = self.entry(number)
+        assert update is not None
+        reason = _NEVER_UNDONE.get(type(update.update_type))
+        if reason is not None:
+            raise RefusedError(f"@{number} ({update.update_type.kind}) cannot be undone: {reason}")
+
+    def read_operation(self, number: int) -> Operation:
+        """The write whose newest entry this is, and the states around it."""
+        after = self.read_state(number)
+        before = self.state_before(number)
+        if before is None:
+            raise RefNotFoundError(f"there is no state before @{number}")
+        update = self.entry(number)
+        assert update is not None
+        together = tuple(self._updates[number:before])
+        return Operation(number, update, together, self.read_state(before), after)
+
+    def find(self, name: str, parse_time: ParseTime) -> int:
+        """The number of the operation; `RefNotFoundError` if there is none of that name."""
+        if match := _NUMBER.fullmatch(name):
+            number = int(match[1])
+            if self.entry(number) is None:
+                raise self._not_found(number)
+            return number
+        moment = _parse_moment(name, parse_time)
+        if moment is not None:
+            return self._find_at(name, moment)
+        backup = find_backup(self._storage, name)
+        for number, update in enumerate(self):
+            if update.backup_path == backup:
+                return number
+        raise RefNotFoundError(
+            f"{backup_object(backup)} is not part of the history of this repository",
+            hint=Remedy("list-operations"),
+        )
+
+    def _find_at(self, name: str, moment: int) -> int:
+        oldest = 0
+        for number, update in enumerate(self):
+            if update.updated_at <= moment and self.has_state(number):
+                return number
+            oldest = number
+        if self.end is not None:
+            raise self._not_found(oldest + 1)
+        raise RefNotFoundError(
+            f"no state of the repository is kept from {name}", hint=Remedy("list-operations")
+        )
+
+    def _not_found(self, number: int) -> IcectlError:
+        if self.end is None:
+            return RefNotFoundError(
+                f"there is no operation @{number}: the ops log has {len(self._updates):,}",
+                hint=Remedy("list-operations"),
+            )
+        return _unreadable(self._storage, self.end.path.removeprefix(f"{BACKUPS}/"), self.end.error)
+
+    def _is_there(self, number: int) -> bool:
+        update = self.entry(number)
+        assert update is not None
+        name = update.backup_path
+        if name is None:
+            return True  # it is `repo`
+        if name > self._listed_through:
+            # All that this part of the log names: the oldest are listed last.
+            through = max(one.backup_path or "" for one in self._updates)
+            shard = ListingShard(self._listed_through, max(through, name))
+            self._backups |= list_backups(self._storage, shard)
+            self._listed_through = max(through, name)
+        return name in self._backups
+
+
+def operations_of(repository: Repository) -> Operations:
+    """`UnsupportedError` before spec version 2."""
+    if repository.info is None:
+        raise UnsupportedError(
+            f"a repository of the generation {repository.generation} keeps no ops log",
+            hint=Remedy("show-all-commits"),
+        )
+    return Operations(repository.storage, repository.info)
+
+
+def open_at(storage: Storage, name: str, parse_time: ParseTime) -> Repository:
+    """The repository as it was after an operation, or as a backup holds it."""
+    path = find_state(storage, name, parse_time)
+    if path == REPO_PATH:
+        return open_repository(storage)
+    return repository_at(storage, read_backup(storage, path.removeprefix(f"{BACKUPS}/")))
+
+
+def find_state(storage: Storage, name: str, parse_time: ParseTime) -> str:
+    """The object with the state after an operation: a backup, or `repo`.
+
+    Any backup will do, also one that the ops log does not name, and also if `repo` is damaged.
+    """
+    if is_backup_name(name):
+        return backup_object(find_backup(storage, name))
+    operations = operations_of(open_repository(storage))
+    return operations.state_object(operations.find(name, parse_time))
+
+
+def is_backup_name(name: str) -> bool:
+    return made_at(name.removeprefix(f"{BACKUPS}/")) is not None
+
+
+def find_backup(storage: Storage, name: str) -> str:
+    """The name of a backup of `repo`, given its path, its name, or the end of it."""
+    if is_backup_name(name):
+        return name.removeprefix(f"{BACKUPS}/")
+    found = [one for one in list_backups(storage) if one.endswith(name.upper())]
+    if len(name) < SHORTEST_SUFFIX or not found:
+        raise RefNotFoundError(
+            f"there is no operation {name or repr(name)}", hint=Remedy("name-operation")
+        )
+    if len(found) > 1:
+        raise RefNotFoundError(
+            f"{name} is the end of the names of {len(found)} backups",
+            hint="give more characters of the name",
+        )
+    return found[0]
+
+
+def read_backup(storage: Storage, name: str) -> RepoInfo:
+    """`RefNotFoundError` if it was cleared by age, `FormatError` if it is lost."""
+    try:
+        return read_repo(storage, backup_object(name))
+    except ObjectNotFoundError as error:
+        raise _unreadable(storage, name, error) from None
+
+
+def _unreadable(storage: Storage, name: str, error: IcectlError) -> IcectlError:
+    path = backup_object(name)
+    if not isinstance(error, ObjectNotFoundError):
+        return error
+    if is_cleared(name, list_backups(storage, ListingShard(after=name))):
+        return RefNotFoundError(
+            f"the state that {path} held is gone: the backups of that age were deleted"
+        )
+    return FormatError(
+        "this backup is missing, though older ones exist: the state that it held is lost",
+        path=path,
+    )
+
+
+def _parse_moment(name: str, parse_time: ParseTime) -> int | None:
+    if is_backup_name(name):
+        return None
+    try:
+        return parse_time(name)
+    except UsageError:
+        return None

@@ -1,0 +1,77 @@
+"""The engines for tests: `engine` is each of them, `spark` the one session of a test process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.pipeline.engine import Engine
+from icectl.pipeline.local_engine import LocalEngine
+from tests.servers.s3 import ACCESS_KEY, SECRET_KEY, aws_environment
+
+HAS_SPARK = bool(shutil.which("java") and find_spec("pyspark") and find_spec("pyarrow"))
+MARKS = [
+    pytest.mark.spark,
+    # With `--dist loadgroup`, all of them run in one process, which has the session.
+    pytest.mark.xdist_group("spark"),
+    pytest.mark.skipif(not HAS_SPARK, reason="Spark needs Java and PySpark"),
+]
+
+
+@pytest.fixture(scope="session")
+def event_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The event log of the session, to look for secrets in."""
+    return tmp_path_factory.mktemp("spark-events")
+
+
+@pytest.fixture(scope="session")
+def spark(event_logs: Path) -> Iterator[Any]:
+    from icectl.spark.session import SparkOptions, spark_session
+
+    # Java, and with it the executors, has the environment of the moment it starts.
+    credentials = aws_environment("", ACCESS_KEY, SECRET_KEY)
+    del credentials["AWS_ENDPOINT_URL"]
+    before = dict(os.environ)
+    os.environ.update(credentials, SPARK_LOCAL_IP="127.0.0.1")
+    conf = {
+        "spark.sql.shuffle.partitions": "2",
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.dir": event_logs.as_uri(),
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.rolling.enabled": "false",
+    }
+    try:
+        with spark_session(SparkOptions("local[2]", conf=conf), os.environ) as session:
+            yield session
+    finally:
+        os.environ.clear()
+        os.environ.update(before)
+
+
+@pytest.fixture
+def spark_engine(spark: Any) -> Iterator[Engine]:
+    from icectl.spark.engine import SparkEngine
+
+    engine = SparkEngine(spark)
+    yield engine
+    engine.release()
+
+
+@pytest.fixture(params=["local", pytest.param("spark", marks=MARKS)])
+def engine(request: pytest.FixtureRequest) -> Engine:
+    if request.param == "local":
+        return LocalEngine()
+    found: Engine = request.getfixturevalue("spark_engine")
+    return found
+
+
+@pytest.fixture
+def choose_engine(engine: Engine) -> Callable[[int], Engine]:
+    """For the options of operations."""
+    return lambda num_chunk_refs: engine

@@ -1,0 +1,300 @@
+"""Each kind of operation: do, undo, and the repository is as it was before, apart from the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from icectl.model.ids import ChunkId, ManifestId
+from icectl.repository.open import open_repository
+from icectl.storage.local import LocalStorage
+from tests.gc.place import Place
+from tests.gc.repositories import live, official_gc
+from tests.official import read_everything, zarr
+from tests.official.histories import commit
+from tests.undo.states import official_state, own_state
+
+Do = Callable[[Place], object]
+
+
+def amend(place: Place) -> None:
+    with commit(place.official(), "amended", amend=True) as root:
+        root.attrs["amended"] = True
+
+
+def flush(place: Place) -> None:
+    session = place.official().writable_session("main")
+    zarr.open_group(session.store, mode="a").attrs["flushed"] = True
+    session.flush("detached")
+
+
+def ancestor(place: Place, number: int) -> str:
+    return list(place.official().ancestry(branch="main"))[number].id
+
+
+def reset(place: Place) -> None:
+    place.official().reset_branch("main", ancestor(place, 2))
+
+
+def expire(place: Place, **options: bool) -> None:
+    repo = place.official()
+    released = repo.expire_snapshots(repo.lookup_snapshot(ancestor(place, 1)).written_at, **options)
+    assert released
+
+
+def save_config(place: Place) -> None:
+    config = place.official().config
+    config.inline_chunk_threshold_bytes = 1234
+    place.official().reopen(config=config).save_config()
+
+
+KINDS: dict[str, Do] = {
+    "commit": lambda place: place.commit(77),
+    "amend": amend,
+    "flush": flush,
+    "branch_created": lambda place: place.official().create_branch("new", ancestor(place, 1)),
+    "branch_deleted": lambda place: place.official().delete_branch("side"),
+    "branch_reset": reset,
+    "tag_created": lambda place: place.official().create_tag("new", ancestor(place, 1)),
+    "tag_deleted": lambda place: place.official().delete_tag("v1"),
+    "metadata": lambda place: place.official().update_metadata({"owner": "you", "more": [1, None]}),
+    "metadata_unset": lambda place: place.run("metadata", "unset", "owner"),
+    "flag": lambda place: place.official().set_feature_flag("move_node", False),
+    "config": save_config,
+    "status": lambda place: place.run("status", "set", "read-only", "--reason", "why"),
+    "expire": expire,
+    "expire_refs": lambda place: expire(
+        place, delete_expired_branches=True, delete_expired_tags=True
+    ),
+    "our_expire": lambda place: place.run("expire", "--keep-last", "2", "--yes"),
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Place:
+    """Five commits, a tag and a branch on old ones, metadata."""
+    place = Place(tmp_path / "repo", capsys)
+    place.commit(0, 1)
+    repo = place.official()
+    repo.create_tag("v1", repo.lookup_branch("main"))
+    repo.create_branch("side", repo.lookup_branch("main"))
+    with commit(repo, "on the side", branch="side") as root:
+        root.attrs["side"] = True
+    place.commit(2, 3, 4)
+    place.official().update_metadata({"owner": "us"})
+    return place
+
+
+def undo(place: Place, *words: str) -> dict[str, Any]:
+    code, document = place.run("undo", "--yes", *words)
+    assert code == 0, document
+    assert document["missing"] == []
+    return document
+
+
+def check_sound(place: Place) -> None:
+    code, document = place.run("validate", "--level", "chunks", "--fail-on", "warning")
+    assert code == 0, document["findings"]
+
+
+def check_usable(place: Place) -> None:
+    """Every tool accepts the repository, and the official package goes on."""
+    check_sound(place)
+    before = live(place.where)
+    code, document = place.run("gc", "--older-than", "0s", "--allow-recent", "--yes")
+    assert code == 0, document
+    assert live(place.where) == before
+    repo = place.official()
+    for branch in sorted(repo.list_branches()):
+        with commit(repo, f"after the undo on {branch}", branch=branch) as root:
+            root.attrs["after"] = branch
+        line = list(repo.ancestry(branch=branch))
+        repo.diff(from_snapshot_id=line[-1].id, to_snapshot_id=line[0].id)
+    official_gc(place.where)
+    repo.expire_snapshots(repo.lookup_snapshot(ancestor(place, 1)).written_at)
+    check_sound(place)
+    assert not any(
+        value.startswith("!")
+        for content in read_everything(place.official())["snapshots"].values()
+        for value in content.values()
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_do_and_undo(place: Place, kind: str) -> None:
+    official, own = official_state(place.where), own_state(place.info())
+    KINDS[kind](place)
+    changed, changed_own = official_state(place.where), own_state(place.info())
+    assert changed != official
+    planned = place.run("undo", "--dry-run", "--undelete-tag")[1]
+    assert planned["dry_run"] and official_state(place.where) == changed
+    options = ("--undelete-tag",) if kind in ("tag_deleted", "expire_refs") else ()
+    done = undo(place, *options)
+    assert {**planned, "dry_run": False} == done
+    after = official_state(place.where)
+    if kind == "tag_created":
+        # The exception: its name can never be used again.
+        assert done["burnt_tags"] == ["new"]
+        assert after.pop("deleted_tags") == ["new"] and official.pop("deleted_tags") == []
+    else:
+        assert own_state(place.info()) == own
+    assert after == official
+    # And back again.
+    undo(place, *(("--undelete-tag",) if kind == "tag_created" else ()))
+    assert official_state(place.where) == changed
+    if kind != "tag_deleted":
+        assert own_state(place.info()) == changed_own
+    undo(place, *options)
+    if kind != "status":
+        check_usable(place)
+
+
+def test_the_operation_that_was_undone_is_reported(place: Place) -> None:
+    tip = ancestor(place, 0)
+    new = place.commit(9)
+    done = undo(place)
+    assert done["operation"]["kind"] == "new_commit" and done["operation"]["new_snap_id"] == new
+    assert done["branches"] == [{"name": "main", "snapshot_id": tip, "previous_snapshot_id": new}]
+    assert (done["restored_snapshots"], done["removed_snapshots"]) == ([], [new])
+    newest = place.run("ops-log", "-n", "1")[1]["updates"][0]
+    assert (newest["kind"], newest["name"], newest["previous_snapshot_id"]) == (
+        "branch_reset",
+        "main",
+        new,
+    )
+
+
+def test_later_operations_are_in_the_way(place: Place) -> None:
+    new = place.commit(9)
+    place.commit(10)
+    before = (place.where / "repo").read_bytes()
+    code, document = place.run("undo", "@1", "--yes")
+    assert (code, document["error"]["kind"]) == (11, "conflict")
+    assert new in document["error"]["message"] and "main" in document["error"]["message"]
+    assert (place.where / "repo").read_bytes() == before
+    # What came later elsewhere is not in the way.
+    place.official().create_tag("elsewhere", ancestor(place, 3))
+    place.official().update_metadata({"more": 1})
+    undo(place, "@2")
+    assert ancestor(place, 0) == new
+    assert "elsewhere" in place.official().list_tags()
+    check_usable(place)
+
+
+def test_a_commit_that_something_else_needs_stays(place: Place) -> None:
+    new = place.commit(9)
+    place.official().create_tag("needed", new)
+    done = undo(place, "@1")
+    assert done["removed_snapshots"] == []
+    assert place.official().lookup_tag("needed") == new
+    check_usable(place)
+
+
+def test_an_expiration_below_later_commits(place: Place) -> None:
+    before = {info.id: info.parent_id for info in place.official().ancestry(branch="main")}
+    expire(place)
+    place.commit(9, 10)
+    undo(place, "@2")
+    after = {info.id: info.parent_id for info in place.official().ancestry(branch="main")}
+    assert before.items() < after.items() and len(after) == len(before) + 2
+    check_usable(place)
+
+
+def test_what_gc_deleted_is_gone(place: Place) -> None:
+    expire(place)
+    place.commit(9)
+    place.official().reset_branch("main", ancestor(place, 1))
+    code, document = place.run("gc", "--older-than", "0s", "--allow-recent", "--yes")
+    assert code == 0 and document["snapshots_deleted"]
+    before, backups = (place.where / "repo").read_bytes(), place.backups()
+    code, document = place.run("undo", "--yes")
+    assert (code, document["error"]["kind"]) == (16, "refused")
+    for words in (
+        ["undo", "@3", "--yes"],
+        ["undo", "@3", "--dry-run"],
+        ["restore", "--to", "@4", "--yes"],
+        ["restore", "--to", "@4", "--only", "history", "--yes"],
+    ):
+        code, document = place.run(*words)
+        assert code == 16
+        assert any(path.startswith("snapshots/") for path in document["missing"])
+    # The branch would point at a snapshot that is not listed any more.
+    code, document = place.run("undo", "@1", "--yes")
+    assert (code, document["error"]["kind"]) == (11, "conflict")
+    assert ((place.where / "repo").read_bytes(), place.backups()) == (before, backups)
+
+
+@pytest.mark.parametrize("kind", ["snapshots", "transactions", "manifests", "chunks"])
+@pytest.mark.parametrize("how", ["missing", "short"])
+def test_one_object_is_gone(place: Place, kind: str, how: str) -> None:
+    place.commit(9)
+    reset(place)
+    there = {path.name for path in (place.where / kind).iterdir()}
+    mine = place.run("undo", "--dry-run")
+    assert mine[0] == 0
+    place.commit(10)
+    repo = place.official()
+    needed = read_needed(place, kind)
+    path = place.where / kind / sorted(needed & there)[0]
+    if how == "missing":
+        path.unlink()
+    elif kind in ("transactions", "chunks"):
+        path.write_bytes(path.read_bytes()[:3])
+    else:
+        path.write_bytes(path.read_bytes()[:-3])
+    place.run("undo", "--yes")
+    code, document = place.run("undo", "@2", "--yes")
+    if how == "missing" or kind in ("transactions", "chunks"):
+        assert (code, document["missing"]) == (16, [f"{kind}/{path.name}"])
+    else:
+        assert (code, document["error"]["kind"]) == (13, "damaged")
+    assert repo.lookup_branch("main")
+
+
+def read_needed(place: Place, kind: str) -> set[str]:
+    """The objects that only the commits of the reset have."""
+    repo = place.official()
+    tip = place.run("ops-log", "--kind", "branch_reset")[1]["updates"][0]["previous_snap_id"]
+    parent = list(repo.ancestry(snapshot_id=tip))[1].id
+    if kind in ("snapshots", "transactions"):
+        return {tip}
+
+    def manifests(snapshot: str) -> set[str]:
+        return {file.id for file in repo.list_manifest_files(snapshot)}
+
+    own = manifests(tip) - manifests(parent)
+    if kind == "manifests":
+        return own
+    repository = open_repository(LocalStorage(place.where))
+    arrays = [
+        array
+        for manifest in own
+        for array in repository.read_manifest(ManifestId.parse(manifest)).arrays
+    ]
+    return {str(ChunkId(row.tobytes())) for array in arrays for row in array.refs.chunk_id}
+
+
+def test_tags_come_back_only_on_request(place: Place) -> None:
+    target = place.official().lookup_tag("v1")
+    place.official().delete_tag("v1")
+    code, document = place.run("undo", "--yes")
+    assert (code, document["error"]["kind"]) == (16, "refused")
+    assert "v1" in document["error"]["message"] and "--undelete-tag" in document["error"]["hint"]
+    undo(place, "--undelete-tag")
+    assert place.official().lookup_tag("v1") == target
+    check_usable(place)
+
+
+def test_read_only(place: Place) -> None:
+    place.commit(9)
+    place.run("status", "set", "read-only")
+    code, document = place.run("undo", "@1", "--yes")
+    assert (code, document["error"]["kind"]) == (16, "refused")
+    undo(place, "@1", "--while-read-only")
+    assert place.run("status")[1]["availability"] == "read_only"
+    undo(place, "@1")
+    assert place.run("status")[1]["availability"] == "online"
+    check_usable(place)
