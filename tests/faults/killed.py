@@ -16,7 +16,6 @@ import signal
 import sys
 
 from icectl.model.ids import SnapshotId
-from icectl.ops.repair.run import NAMED, RepairOptions, execute_repair, plan_repair
 from icectl.ops.undo.execute import execute_undo
 from icectl.ops.undo.plan import UndoOptions, plan_undo
 from icectl.pipeline.progress import Progress
@@ -32,10 +31,6 @@ def operate(root: str, operation: str) -> None:
     storage = LocalStorage(root)
     if operation.startswith("initialize"):
         initialize_repository(storage, spec_version=int(operation[-1]))
-        return
-    if operation == "repair":
-        options = RepairOptions(chosen=frozenset(NAMED))
-        execute_repair(storage, plan_repair(storage, options, storage.read_clock()))
         return
     repository = open_repository(storage)
     tip = repository.branches()["main"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Icectl, environ, icectl  # noqa: F401
+from tests.command_line import Icectl
 from tests.official import linear_history
 from tests.official.histories import commit
 from tests.repair.helpers import commits_work, content, findings, official, read_version, versions
@@ -32,7 +32,7 @@ def lost(tmp_path: Path) -> tuple[Path, str, dict]:
     return where, tip, content_of_tip
 
 
-def test_a_commit_is_adopted(icectl: Icectl, lost: tuple[Path, str, dict]) -> None:  # noqa: F811
+def test_a_commit_is_adopted(icectl: Icectl, lost: tuple[Path, str, dict]) -> None:
     where, tip, expected = lost
     before = versions(official(where))
     done = icectl("branch", "create", "found", tip, "--adopt", "--json", "-r", str(where))
@@ -56,7 +56,7 @@ def test_a_commit_is_adopted(icectl: Icectl, lost: tuple[Path, str, dict]) -> No
 
 @pytest.mark.parametrize("missing", ["chunks", "manifests", "transactions"])
 def test_it_is_checked_first(
-    icectl: Icectl,  # noqa: F811
+    icectl: Icectl,
     lost: tuple[Path, str, dict],
     missing: str,
 ) -> None:
@@ -71,7 +71,7 @@ def test_it_is_checked_first(
 
 
 def test_a_snapshot_without_a_known_parent(
-    icectl: Icectl,  # noqa: F811
+    icectl: Icectl,
     lost: tuple[Path, str, dict],
     tmp_path: Path,
 ) -> None:
@@ -93,7 +93,7 @@ def test_a_snapshot_without_a_known_parent(
     commits_work(other)
 
 
-def test_wrong_arguments(icectl: Icectl, lost: tuple[Path, str, dict]) -> None:  # noqa: F811
+def test_wrong_arguments(icectl: Icectl, lost: tuple[Path, str, dict]) -> None:
     where, tip, _ = lost
     before = content(where)
     place = ("--adopt", "--json", "-r", str(where))
@@ -103,7 +103,7 @@ def test_wrong_arguments(icectl: Icectl, lost: tuple[Path, str, dict]) -> None: 
     assert content(where) == before
 
 
-def test_in_spec_version_1(icectl: Icectl, tmp_path: Path) -> None:  # noqa: F811
+def test_in_spec_version_1(icectl: Icectl, tmp_path: Path) -> None:
     where = tmp_path / "repo"
     repo = linear_history(where, 3, 1)
     tip = repo.lookup_branch("main")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Icectl, environ, icectl  # noqa: F401
+from tests.command_line import Icectl
 from tests.official import built
 from tests.validate.damage import Patient, build, copied_with_source
 
@@ -20,7 +20,7 @@ def where(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return copied_with_source(built(tmp_path_factory, build, 2), tmp_path / "repo")
 
 
-def test_coordinates(icectl: Icectl, where: Path) -> None:  # noqa: F811
+def test_coordinates(icectl: Icectl, where: Path) -> None:
     patient = Patient(where)
     patient.chunk_of("/g/native").unlink()
     short = patient.chunk_of("/split")
@@ -35,7 +35,7 @@ def test_coordinates(icectl: Icectl, where: Path) -> None:  # noqa: F811
 
 
 def test_missing_files_come_back_from_a_mirror(
-    icectl: Icectl,  # noqa: F811
+    icectl: Icectl,
     where: Path,
     tmp_path: Path,
 ) -> None:
@@ -62,7 +62,7 @@ def test_missing_files_come_back_from_a_mirror(
     assert rounds <= 3
 
 
-def test_the_list_is_complete(icectl: Icectl, where: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_list_is_complete(icectl: Icectl, where: Path, tmp_path: Path) -> None:
     for path in (where / "chunks").iterdir():
         path.unlink()
     missing = tmp_path / "missing"
