@@ -16,7 +16,9 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
+    from icectl.repository.open import Names
     from icectl.repository.repository import Repository
+    from icectl.storage.contract import Storage
 
 _HARMLESS = re.compile(r"[\w/@][\w./@+-]*")
 Completer = Callable[[typer.Context, str], list[str]]
@@ -43,25 +45,36 @@ def given_values(ctx: typer.Context | None, name: str) -> list[Any]:
     return [value for value in found if value is not None]
 
 
-def _open(ctx: typer.Context) -> Repository:
+def _storage(ctx: typer.Context) -> Storage:
     from icectl.cli.locations import find_location
-    from icectl.repository.open import open_repository
     from icectl.storage.open import open_storage
 
     repo = next(iter(given_values(ctx, "repo")), None)
     location = find_location(repo, given_values(ctx, "storage_option")[::-1], os.environ)
-    return open_repository(open_storage(location.url, location.storage_options))
+    return open_storage(location.url, location.storage_options)
+
+
+def _open(ctx: typer.Context) -> Repository:
+    from icectl.repository.open import open_repository
+
+    return open_repository(_storage(ctx))
+
+
+def _names(ctx: typer.Context) -> Names:
+    from icectl.repository.open import read_names
+
+    return read_names(_storage(ctx))
 
 
 def _refs(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     """Refs, and after `A..` the other end of the range."""
-    repository = _open(ctx)
+    known = _names(ctx)
     start, dots, incomplete = incomplete.rpartition("..")
-    names = {*repository.branches(), *repository.tags()}
+    names = {*known.branches, *known.tags}
     prefix = incomplete.upper()
-    if len(prefix) >= 4 and repository.lists_snapshots:
+    if len(prefix) >= 4:
         # Offer ids only after enough characters to distinguish them from names.
-        names |= {str(id_) for id_ in repository.find_snapshots(prefix)}
+        names |= {str(id_) for id_ in known.find_snapshots(prefix)}
     return [f"{start}{dots}{name}" for name in names]
 
 
@@ -102,8 +115,8 @@ BY_METAVAR: dict[str | None, Completer] = {
     "REF": _completer(_refs),
     "FROM": _completer(_refs),
     "TO": _completer(_refs),
-    "BRANCH": _completer(lambda ctx, _: _open(ctx).branches()),
-    "TAG": _completer(lambda ctx, _: _open(ctx).tags()),
+    "BRANCH": _completer(lambda ctx, _: _names(ctx).branches),
+    "TAG": _completer(lambda ctx, _: _names(ctx).tags),
     "PATH": _completer(_nodes),
     "REMOTE": _completer(_remotes),
     "LOCATION": _completer(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -92,6 +92,24 @@ class RepoFile:
             return read_snapshot_infos(self._reader, start, count)
         entries = self._read_tables(SNAPSHOT_INFO, start, count)
         return _snapshot_infos(entries, [entry.id for entry in entries])
+
+    @property
+    def branch_names(self) -> list[str]:
+        return [ref.name for ref in self._raw.branches]
+
+    @property
+    def tag_names(self) -> list[str]:
+        return [ref.name for ref in self._raw.tags]
+
+    def read_snapshot_ids(self) -> Iterator[SnapshotId]:
+        """In the order of the file; of each snapshot, only the id is decoded."""
+        start, count = self._raw.snapshots
+        reader = self._reader
+        reader.spend_elements(count, start)
+        for slot in range(start, start + 4 * count, 4):
+            position = reader.follow(slot)
+            at = position + reader.places(SNAPSHOT_INFO, position)[0]
+            yield SnapshotId(bytes(reader.data[at : at + 12]))
 
     def branch_targets(self) -> dict[str, RefTarget]:
         """The target of each branch; of the snapshots, only these are read."""

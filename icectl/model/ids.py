@@ -7,7 +7,10 @@ text whose appended bits are not zero is rejected, so each id has exactly one te
 from __future__ import annotations
 
 import os
-from typing import ClassVar, Self
+from collections.abc import Iterable
+from typing import ClassVar, Self, TypeVar
+
+Id = TypeVar("Id", bound="ObjectId")
 
 ALPHABET = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _VALUES = {character: value for value, character in enumerate(ALPHABET)}
@@ -35,6 +38,19 @@ def decode_base32(text: str) -> bytes:
     if spare > 4 or number & ((1 << spare) - 1):
         raise ValueError(f"{text!r} is not the base32 text of a whole number of bytes")
     return (number >> spare).to_bytes(size, "big")
+
+
+def find_by_prefix(ids: Iterable[Id], prefix: str) -> list[Id]:
+    """The ids whose texts begin with the prefix, which is in upper case."""
+    if not set(prefix) <= _VALUES.keys():
+        return []
+    # Whole bytes are compared first: of very many ids, few need their text.
+    number = 0
+    for character in prefix:
+        number = number << 5 | _VALUES[character]
+    size, spare = divmod(len(prefix) * 5, 8)
+    head = (number >> spare).to_bytes(size, "big")
+    return [id_ for id_ in ids if id_.startswith(head) and str(id_).startswith(prefix)]
 
 
 class ObjectId(bytes):

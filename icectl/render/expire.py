@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from icectl.ops.expire.report import ExpireResult, Freed, SnapshotFate
 from icectl.render.blocks import Block, Column, Table
 from icectl.render.text import first_line
 from icectl.render.words import format_count, format_size, format_time_short
 
+MOST_ROWS = 200
+SHOWN_ROWS = 20
 
-def render_expiration(result: ExpireResult) -> Iterator[Block]:
+
+def render_expiration(result: ExpireResult, *, every: bool = False) -> Iterator[Block]:
+    """Of a long history only the newest snapshots, unless `every` one is wanted."""
     for branch in result.branches:
         state = "  (the branch would be deleted)" if branch.deleted else ""
         yield ((f"branch {branch.branch}", "branch"), state)
-        yield Table(_COLUMNS, branch.snapshots)
-        yield ""
+        yield from _table(branch.snapshots, every)
     if result.unreachable:
         yield (("not on any branch", "title"),)
-        yield Table(_COLUMNS, result.unreachable)
-        yield ""
+        yield from _table(result.unreachable, every)
     verb = "would be released" if result.dry_run else "released"
     yield (
         f"{format_count(result.gone_snapshots, 'snapshot')} {verb}, {result.kept_snapshots} kept, "
@@ -31,6 +33,14 @@ def render_expiration(result: ExpireResult) -> Iterator[Block]:
             yield f"{kind} {name} {verb}"
     if result.could_free is not None and result.released_snapshots:
         yield _render_freed(result.could_free)
+
+
+def _table(fates: Sequence[SnapshotFate], every: bool) -> Iterator[Block]:
+    is_short = every or len(fates) <= MOST_ROWS
+    yield Table(_COLUMNS, fates if is_short else fates[:SHOWN_ROWS])
+    if not is_short:
+        yield f"… and {len(fates) - SHOWN_ROWS:,} older snapshots; --all shows them"
+    yield ""
 
 
 def _why(fate: SnapshotFate) -> str:

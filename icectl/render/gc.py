@@ -74,8 +74,8 @@ def render_notes(result: GcResult) -> Iterator[str]:
         yield f"{count} in the plan skipped: now in use, too recent, or already deleted"
     if result.ops_log_uncut:
         yield (
-            "the ops log was not truncated: its entries of that age are in backups, which are "
-            "never rewritten"
+            "the ops log was not truncated: by their names, some younger backups are older than "
+            "those to be deleted, and the log would have a gap"
         )
     if result.foreign:
         names = ", ".join(result.foreign[:SHOWN])

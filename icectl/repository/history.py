@@ -164,12 +164,15 @@ class History:
 
     def ancestry(self, tip: SnapshotId) -> Iterator[SnapshotId]:
         """The snapshot and its ancestors, newest first; `FormatError` at a cycle or a gap."""
+        parents = self.parents
+        seen: set[SnapshotId] = set()
         next_id: SnapshotId | None = tip
-        for snapshot_id in self.intact_ancestry(tip):
-            yield snapshot_id
-            next_id = self.parents[snapshot_id]
-        if next_id is not None:
-            raise FormatError(f"the ancestry of snapshot {tip} is damaged at {next_id}")
+        while next_id is not None:
+            if next_id in seen or next_id not in parents:
+                raise FormatError(f"the ancestry of snapshot {tip} is damaged at {next_id}")
+            seen.add(next_id)
+            yield next_id
+            next_id = parents[next_id]
 
     def parent_of(self, snapshot_id: SnapshotId) -> SnapshotId | None:
         """`FormatError` if the snapshot is unknown."""

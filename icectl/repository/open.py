@@ -7,6 +7,8 @@ lead to shows the generation.
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
 
 from icectl.errors import (
     FormatError,
@@ -18,12 +20,12 @@ from icectl.errors import (
 )
 from icectl.format.envelope import Generation, decode_envelope
 from icectl.format.repo import decode_repo
-from icectl.model.ids import SnapshotId
+from icectl.model.ids import SnapshotId, find_by_prefix
 from icectl.model.repo import RepoInfo
 from icectl.repository.backups import describe_backups
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.layout import DRAFT, STANDARD, Layout
-from icectl.repository.ops_log import BACKUPS, REPO_PATH
+from icectl.repository.ops_log import BACKUPS, REPO_PATH, read_repo_file
 from icectl.repository.ref_files import REF_FILE, read_ref_names, read_refs
 from icectl.repository.repository import Repository
 from icectl.repository.update import FoundRepo
@@ -51,6 +53,30 @@ def open_repository(storage: Storage, *, for_update: bool = False) -> Repository
         error.hint = error.hint or describe_backups(storage)
         raise error.at(REPO_PATH) from None
     return _logged(repository)
+
+
+@dataclass(frozen=True, slots=True)
+class Names:
+    """What a user may type for a version."""
+
+    branches: Collection[str]
+    tags: Collection[str]
+    find_snapshots: Callable[[str], Iterable[SnapshotId]]
+    """The ids that begin with a prefix; before V2 none, which would have to be listed."""
+
+
+def read_names(storage: Storage) -> Names:
+    """The names in the newest state; the rest of `repo` is not decoded."""
+    try:
+        file = read_repo_file(storage)
+    except ObjectNotFoundError:
+        repository = _open_ref_files(storage)
+        return Names(repository.branches(), repository.tags(), lambda _prefix: ())
+    return Names(
+        file.branch_names,
+        file.tag_names,
+        lambda prefix: find_by_prefix(file.read_snapshot_ids(), prefix),
+    )
 
 
 def _logged(repository: Repository) -> Repository:

@@ -19,7 +19,7 @@ from icectl.errors import (
     UnsupportedError,
 )
 from icectl.format.envelope import Generation, decode_envelope
-from icectl.model.ids import ManifestId, ObjectId, SnapshotId
+from icectl.model.ids import ManifestId, ObjectId, SnapshotId, find_by_prefix
 from icectl.model.node_table import NodeTable
 from icectl.model.repo import RepoInfo, SnapshotInfo, ids_of, infos_by_id
 from icectl.model.snapshot import Snapshot
@@ -175,7 +175,7 @@ class Repository:
     def find_snapshots(self, prefix: str) -> list[SnapshotId]:
         """The ids that begin with the prefix, which is in upper case, in order."""
         if self.info is not None:
-            return sorted(id_ for id_ in ids_of(self.info.snapshots) if str(id_).startswith(prefix))
+            return sorted(find_by_prefix(ids_of(self.info.snapshots), prefix))
         directory = self.layout.snapshots
         found = []
         for listed in self.storage.list(directory, with_info=False, starts_with=prefix):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -74,6 +75,9 @@ def expire(
         typer.Option(metavar="NAME"),
         "Use the rules in the config file: [repositories.REPO.policies.NAME].",
     ] = None,
+    all_: Annotated[
+        bool, typer.Option("--all"), "Show every snapshot of a long plan, not only the newest ones."
+    ] = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
 ) -> None:
@@ -98,6 +102,7 @@ def expire(
     storage = context.open_storage()
     retention = build_policy(given, storage.read_clock)
     retention.check()
+    render = partial(render_expiration, every=all_)
     repository = open_repository(storage, for_update=not dry_run)
     with context.busy("planning"):
         planned = plan_for(repository, retention)
@@ -108,17 +113,17 @@ def expire(
         repository.check_newest()
         with context.busy("estimating"):
             result = build_result(repository, planned, dry_run=dry_run)
-        context.emit(result, render_expiration, paged=True)
+        context.emit(result, render, paged=True)
         return
     count = len(planned.plan.released)
     refs = len(planned.plan.deleted_branches) + len(planned.plan.deleted_tags)
     question = f"Release {count} of {len(planned.history.parents)} snapshots"
     question += f" and delete {refs} refs" if refs else ""
-    plan = () if yes else render_expiration(build_result(repository, planned, dry_run=True))
+    plan = () if yes else render(build_result(repository, planned, dry_run=True))
     context.confirm(f"{question} of {storage.location}?", yes=yes, plan=plan)
     with context.busy("releasing snapshots"):
         done = execute_expiration(repository, retention, planned)
-    context.emit(build_result(repository, done, dry_run=False), render_expiration)
+    context.emit(build_result(repository, done, dry_run=False), render)
 
 
 def build_policy(given: dict[str, Any], read_clock: Callable[[], int]) -> Policy:

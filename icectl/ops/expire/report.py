@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import overload
 
 from icectl.errors import FormatError, StorageError
 from icectl.format.manifest import NativeRefs, decode_native_refs
@@ -40,11 +41,33 @@ class SnapshotFate:
     """The new parent, where it changes."""
 
 
+class _Fates(Sequence[SnapshotFate]):
+    """Of many snapshots: each is made when it is shown."""
+
+    def __init__(
+        self, ids: Sequence[SnapshotId], fate: Callable[[SnapshotId], SnapshotFate]
+    ) -> None:
+        self._ids = ids
+        self._fate = fate
+
+    def __len__(self) -> int:
+        return len(self._ids)
+
+    @overload
+    def __getitem__(self, number: int) -> SnapshotFate: ...
+    @overload
+    def __getitem__(self, number: slice) -> Sequence[SnapshotFate]: ...
+    def __getitem__(self, number: int | slice) -> SnapshotFate | Sequence[SnapshotFate]:
+        if isinstance(number, slice):
+            return _Fates(self._ids[number], self._fate)
+        return self._fate(self._ids[number])
+
+
 @dataclass(frozen=True, slots=True)
 class BranchFate:
     branch: str
     deleted: bool
-    snapshots: tuple[SnapshotFate, ...]
+    snapshots: Sequence[SnapshotFate]
     """Newest first, without the history that it shares with a branch listed before it."""
 
 
@@ -60,7 +83,7 @@ class ExpireResult:
     kept_snapshots: int
     branches: tuple[BranchFate, ...]
     """Only in a dry run."""
-    unreachable: tuple[SnapshotFate, ...]
+    unreachable: Sequence[SnapshotFate]
     """Snapshots on no branch; only in a dry run."""
     could_free: Freed | None
 
@@ -81,7 +104,7 @@ def build_result(repository: Repository, expiration: Expiration, *, dry_run: boo
         )
 
     branches: tuple[BranchFate, ...] = ()
-    unreachable: tuple[SnapshotFate, ...] = ()
+    unreachable: Sequence[SnapshotFate] = ()
     if dry_run:
         on_branches: set[SnapshotId] = set()
         fates = []
@@ -89,15 +112,11 @@ def build_result(repository: Repository, expiration: Expiration, *, dry_run: boo
             ancestry = history.ancestry(history.branches[name])
             own = [*takewhile(lambda id_: id_ not in on_branches, ancestry)]
             on_branches.update(own)
-            fates.append(BranchFate(name, name in plan.deleted_branches, tuple(map(fate, own))))
+            fates.append(BranchFate(name, name in plan.deleted_branches, _Fates(own, fate)))
         branches = tuple(fates)
-        unreachable = tuple(
-            fate(snapshot.id)
-            for snapshot in sorted(
-                history.snapshots.values(), key=lambda one: one.flushed_at, reverse=True
-            )
-            if snapshot.id not in on_branches
-        )
+        others = [id_ for id_ in history.parents if id_ not in on_branches]
+        others.sort(key=history.flushed_at.__getitem__, reverse=True)
+        unreachable = _Fates(others, fate)
     return ExpireResult(
         dry_run=dry_run,
         # The history is in order already, and sorting that is quick.
