@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,13 +20,7 @@ from tests.repair.helpers import (
     repair,
     versions,
 )
-
-LOSSES: dict[str, Callable[[Path], object]] = {
-    "missing": Path.unlink,
-    "empty": lambda repo: repo.write_bytes(b""),
-    "truncated": lambda repo: repo.write_bytes(repo.read_bytes()[:-20]),
-    "foreign": lambda repo: repo.write_bytes(b"something else"),
-}
+from tests.repository.test_lost_repo import LOSSES
 
 
 @pytest.fixture
