@@ -25,6 +25,8 @@ class Problem:
     detail: str
     path: str | None = None
     """The path of the node, if the problem concerns a single one."""
+    chunks: tuple[tuple[int, ...], ...] = ()
+    """The coordinates of the node's chunks that are affected, if they are known."""
 
     @property
     def key(self) -> tuple[str, str, str | None]:

@@ -43,20 +43,21 @@ class Rule:
 
 
 _RESTORE_REPO = (
-    "overwritten/ holds older copies of the repo file. To restore the newest undamaged one, copy "
-    "it over the repo file while nobody writes."
+    "`icectl repair` replaces the file by the newest undamaged copy in overwritten/, and keeps "
+    "commits that the copy does not list on branches of their own."
 )
 _SNAPSHOT_LOST = (
     "This version cannot be read. Versions before and after it are not affected. Restore the "
-    "file from a copy of the bucket, or reset branches to an undamaged version."
+    "file from a copy of the bucket, or give the version up with `icectl repair`, which resets "
+    "branches to an undamaged version."
 )
 _LOG_LOST = (
     "The data can still be read, but diffs over this commit and rebases of older sessions fail "
-    "or are wrong."
+    "or are wrong. `icectl repair` rebuilds a missing or damaged log from the snapshots."
 )
 _MANIFEST_LOST = (
     "The chunks that the manifest refers to cannot be found, and gc refuses to run. Restore the "
-    "file from a copy of the bucket, or reset the branches that reach it to an undamaged version."
+    "file from a copy of the bucket, or give the chunks up with `icectl repair`."
 )
 
 # The repo file and the refs.
@@ -162,8 +163,8 @@ REPO_IS_OLD = Rule(
     "The repo file was replaced by an older one or created again although newer changes existed: "
     "there are commits that no ref reaches and that copies from another history list. `icectl gc` "
     "refuses to run, and while the repo file is older than a copy, so does every command that "
-    "changes the repository. Restore the copy that the finding names while nobody writes; no copy "
-    "contains the very last change before the replacement. Or keep the repo file as it is: "
+    "changes the repository. `icectl repair` returns to the newer history, or gives the lost "
+    "commits branches if both histories have some. Or keep the repo file as it is: "
     "`icectl status set online --accept-older-repo` allows changes, and "
     "`icectl gc --abandon-history` gives up what the copies list.",
 )  # fmt: skip
@@ -419,8 +420,8 @@ ARRAY_UNREFERENCED = Rule(
 CHUNK_MISSING = Rule(
     "ICE0401", "error", Level.CHUNKS, "a chunk file is missing",
     "Reading this part of the array fails. Write the chunk again in a new commit, or restore the "
-    "file from a copy of the bucket. To accept the loss, list the file for gc with "
-    "`--known-missing FILE`.",
+    "file from a copy of the bucket (`icectl validate --missing FILE` writes the list). To accept "
+    "the loss, replace the chunks by the fill value with `icectl repair`.",
 )  # fmt: skip
 CHUNK_SHORT = Rule(
     "ICE0402", "error", Level.CHUNKS, "a chunk file is shorter than its references require",

@@ -126,7 +126,7 @@ def _check_claims(log: TransactionLog, step: Step) -> Iterator[Found]:
                 yield rules.LOG_CLAIMS, f"{name} lists it, but it has another type", node.path
             elif what == "new" and old is not None:
                 yield rules.LOG_CLAIMS, f"{name} lists it, but it existed before", node.path
-            elif what == "updated" and old is None and step.is_direct:
+            elif what == "updated" and old is None and step.before and step.is_direct:
                 yield rules.LOG_CLAIMS, f"{name} lists it, but it did not exist before", node.path
 
 

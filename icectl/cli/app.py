@@ -107,7 +107,7 @@ COMMANDS = (
     Command("restore", "Bring an earlier state of the repository back", "undo:restore"),
     Command("expire", "Release old snapshots from the history", "expire:expire"),
     Command("gc", "Delete unreferenced objects", "gc:collect"),
-    Command("repair", "Repair problems that prevent safe writes", "repair:repair"),
+    Command("repair", "Repair what validate finds", "repair:repair"),
     Command("validate", "Check the repository for damage", "validate:validate"),
     Command("stats", "Show storage usage", "stats:stats"),
     Command("export", "Write the repository as tables to files", "export:export"),

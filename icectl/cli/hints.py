@@ -26,9 +26,8 @@ HINTS = {
     "finish an interrupted init, add --spec-version {spec_version}",
     "restore-or-finish-init": "restore them from a copy; after an interrupted init, run "
     "`icectl init {location}`",
-    "restore-backup": "there {backups!s} of `{name}`, the newest from {moment!s}, without the last "
-    "change. Inspect it with `icectl inspect-file {backup}`; to restore it, make sure that nobody "
-    "writes and run `{copy!s} {backup} {repo}`",
+    "restore-backup": "there {backups!s} of `{name}`, the newest from {moment!s}; restore it and "
+    "the last commit with `icectl repair`",
     "name-repository": "name the repository with -r {location}",
     "omit-repository": "omit -r for a file outside of the repository",
     "make-demo": "icectl demo demo-repo",
@@ -63,12 +62,12 @@ HINTS = {
     "set-clock": "set the clock of this machine, then check it with `icectl doctor`",
     "check-ops-log-or-known-missing": "an older repo file may have been restored; if "
     "`icectl ops-log` shows all expected operations, name the backup with --known-missing",
-    "return-or-accept-older-repo": "find out who restored it; to return to the newer history, "
-    "copy {path} to {repo} while nobody writes (without the very last change); to continue with "
-    "the older one, run `icectl status set online --accept-older-repo`",
+    "return-or-accept-older-repo": "find out who restored it; to return to the newer history, run "
+    "`icectl repair`; to continue with the older one, run "
+    "`icectl status set online --accept-older-repo`",
     "return-or-abandon-history": "an older repo file was restored, or the repository was created "
-    "again; to return to that history, copy {path} to {repo} while nobody writes; to abandon it, "
-    "run `icectl gc --older-than 7d --abandon-history {backup}`",
+    "again; to keep both histories, run `icectl repair`, which gives the lost one branches; to "
+    "abandon it, run `icectl gc --older-than 7d --abandon-history {backup}`",
     "find-lost-line": "find the newest backup of a lost line with `icectl validate`",
     "compare-repo-file": "the repo file may be damaged; compare it with `icectl ops-log` and its "
     "backups; if a backup is wrong, name it with --known-missing",
@@ -89,16 +88,15 @@ HINTS = {
     "show-plan-without-limit": "nothing was changed; show the plan with --dry-run, without "
     "--max-delete",
     "make-plan": "create a plan for this repository with --dry-run --plan FILE",
-    "restore-or-expire": "restore it; or release the versions that need it, which "
-    "`icectl validate` lists: reset branches, delete tags, and run `icectl expire` for older "
-    "versions",
+    "restore-or-expire": "restore it; or show with `icectl repair --dry-run` what would be lost "
+    "without it",
     "restore-or-known-missing": "the reference may be damaged; for details, run "
     "`icectl validate --level chunks`, which writes the list for gc with --known-missing FILE",
-    "restore-or-move-ref": "restore the file, or delete or reset the ref; `icectl validate` shows "
-    "the last valid version",
+    "restore-or-move-ref": "restore the file, or reset the ref to its last valid version with "
+    "`icectl repair`",
     "validate-unknown-version": "if no newer version of Icechunk wrote it, the file is damaged; "
     "run `icectl validate`",
-    "expire-without-logs": "restore the logs, which later diffs need, or use only --older-than",
+    "expire-without-logs": "rebuild the logs with `icectl repair`, or use only --older-than",
     "check-keep-rules": "no snapshot matches any rule; check the globs and `icectl log --all`",
     "give-expire-policy": "give --older-than, or rules such as --keep-last 10 --keep-daily 30",
     # validate

@@ -32,8 +32,9 @@ RELATED = {
     "restore": ("icectl-ops-log(1)", "icectl-undo(1)", "icectl-gc(1)"),
     "expire": ("icectl-gc(1)", "icectl-undo(1)"),
     "gc": ("icectl-expire(1)", "icectl-validate(1)", "icectl-tables(7)"),
-    "validate": ("icectl-rules(7)", "icectl-repair(1)"),
-    "repair": ("icectl-rules(7)", "icectl-validate(1)"),
+    "validate": ("icectl-rules(7)", "icectl-repair(1)", "icectl-recovery(7)"),
+    "repair": ("icectl-recovery(7)", "icectl-rules(7)", "icectl-validate(1)"),
+    "branch": ("icectl-recovery(7)",),
     "export": ("icectl-tables(7)", "icectl-sql(1)"),
     "sql": ("icectl-tables(7)", "icectl-export(1)"),
 }

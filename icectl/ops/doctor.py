@@ -18,9 +18,10 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
+from icectl.checks.rules import RULES
 from icectl.errors import Hint, IcectlError, RefusedError, Remedy, RepositoryNotFoundError
 from icectl.java import find_java, why_no_java
-from icectl.ops.repair import plan_repair
+from icectl.ops.repair.settings import plan_settings
 from icectl.repository.clock import MAX_SKEW
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
@@ -219,13 +220,14 @@ def _describe(repository: Repository) -> Check:
 
 def _check_repairs(repository: Repository, hint: Hint) -> Check:
     try:
-        steps = plan_repair(repository, repository.storage.read_clock())
+        steps = [*plan_settings(repository, repository.storage.read_clock())]
     except IcectlError as error:
         return Check("repair", "failed", error.message, error.hint)
     if not steps:
         return Check("repair", "ok", "not needed")
-    failed = any(step.rule.severity == "error" for step in steps)
-    faults = "; ".join(f"{step.rule.title} ({step.rule.code})" for step in steps)
+    broken = [RULES[code] for step in steps for code, _ in step.mends]
+    failed = any(rule.severity == "error" for rule in broken)
+    faults = "; ".join(f"{rule.title} ({rule.code})" for rule in broken)
     return Check("repair", "failed" if failed else "warning", faults, hint)
 
 

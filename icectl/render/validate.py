@@ -1,4 +1,4 @@
-"""Render findings, the steps of a repair, and the rule catalogue."""
+"""Render findings and the rule catalogue."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from icectl.checks.rules import Rule, Severity
-from icectl.ops.repair import RepairResult
 from icectl.ops.validate.result import Finding, ValidateResult
 from icectl.ops.validate.summary import RuleSummary
-from icectl.render.blocks import Block, Column, Part, Role, Table
+from icectl.render.blocks import Block, Column, Role, Table
 from icectl.render.words import format_count
 
 _ROLES: dict[Severity, Role] = {"error": "bad", "warning": "warning", "info": "dim"}
 SHOWN_REFS = 5
+SHOWN_CHUNKS = 5
 SUMMARY_FROM = 12
 """The number of findings from which a summary is useful."""
 
@@ -70,6 +70,11 @@ def render_finding(finding: Finding) -> Iterator[Block]:
     head = (f"{finding.severity} {finding.code}", _ROLES[finding.severity])
     yield (head, f"{known} ", (where, "path"))
     yield f"    {finding.title}: {finding.detail}"
+    if finding.chunks:
+        shown = ", ".join(str(list(chunk)) for chunk in finding.chunks[:SHOWN_CHUNKS])
+        rest = len(finding.chunks) - SHOWN_CHUNKS
+        more = f" and {rest} more" if rest > 0 else ""
+        yield f"    chunk {shown}{more} of {finding.path}"
     refs = [*finding.branches, *(f"tag {name}" for name in finding.tags)]
     if refs:
         more = f" and {len(refs) - SHOWN_REFS} more" if len(refs) > SHOWN_REFS else ""
@@ -96,18 +101,3 @@ def render_rules(rules: Iterable[Rule]) -> Iterator[Block]:
         yield f"{rule.severity}, found at level {rule.level_name}"
         yield ""
         yield from textwrap.wrap(rule.explanation, 79)
-
-
-def render_repair(result: RepairResult) -> Iterator[Block]:
-    for step in result.steps:
-        state: Part = ("done", "good") if step.done else ("planned", "warning")
-        yield (state, "  ", (step.object, "path"), f": {step.summary}")
-        for loss in step.loses:
-            yield f"    loses {loss}"
-    for finding in result.left:
-        yield from render_finding(finding)
-    if not result.steps:
-        yield "Nothing here can be repaired." if result.left else "Nothing needs repair."
-    if result.left:
-        count = format_count(len(result.left), "finding")
-        yield f"{count} left; see `icectl validate --explain {result.left[0].code}`."

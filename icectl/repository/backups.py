@@ -19,7 +19,6 @@ YEAR_3000_MILLISECONDS = 32_503_680_000_000
 """Backups are named by the time left until then, so the newest is listed first."""
 CLOCKS_DIFFER_MILLISECONDS = 2 * 600 * 1000
 """Official writers refuse to commit when their clock is 600 s off the storage's."""
-_COPY_COMMANDS = {"s3": "aws s3 cp", "gs": "gcloud storage cp"}
 _NAME = re.compile(rf"({REPO_PATH}|{re.escape(CONFIG_PATH)})\.(\d+)\.[0-9A-HJKMNP-TV-Z]{{20}}")
 
 
@@ -115,7 +114,7 @@ def check_newest(
         raise FormatError(
             f"it is older than its own copy {path}: a change would bury what was committed since",
             path=REPO_PATH,
-            hint=Remedy("return-or-accept-older-repo", {"path": path, "repo": REPO_PATH}),
+            hint=Remedy("return-or-accept-older-repo"),
         )
 
 
@@ -140,8 +139,5 @@ def describe_backups(storage: Storage) -> Remedy | None:
             "backups": f"are {len(made_at):,} backups" if len(made_at) > 1 else "is 1 backup",
             "name": REPO_PATH,
             "moment": f"{moment:%Y-%m-%d %H:%M:%S}Z",
-            "copy": _COPY_COMMANDS.get(storage.location.partition("://")[0], "cp"),
-            "backup": f"{storage.location}/{backup_object(newest)}",
-            "repo": f"{storage.location}/{REPO_PATH}",
         },
     )

@@ -171,10 +171,7 @@ def _lost_history_error(backups: list[LostBackup]) -> FormatError:
         f"backups whose history it does not continue, the newest of them {newest.path}, list "
         f"{snapshots} that would be lost for good",
         path=REPO_PATH,
-        hint=Remedy(
-            "return-or-abandon-history",
-            {"path": newest.path, "repo": REPO_PATH, "backup": newest.name},
-        ),
+        hint=Remedy("return-or-abandon-history", {"backup": newest.name}),
     )
 
 

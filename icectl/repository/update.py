@@ -33,7 +33,7 @@ from icectl.repository.backups import backup_name, check_newest
 from icectl.repository.clock import format_duration, is_ahead, local_time, write_time
 from icectl.repository.edits import Edited
 from icectl.repository.ops_log import REPO_PATH, OpsLogBeyondReach, backup_object, walk_updates
-from icectl.storage.contract import Storage
+from icectl.storage.contract import Storage, VersionedBytes
 
 logger = logging.getLogger(__name__)
 
@@ -208,6 +208,25 @@ def _entries(update_types: Sequence[UpdateType], now: int) -> Iterator[Update]:
     """Newest first; readers refuse an entry that is not newer than the one below it."""
     for number in range(len(update_types) - 1, -1, -1):
         yield Update(update_types[number], now + number)
+
+
+def put_back(storage: Storage, data: bytes, found: VersionedBytes | None, aside: str) -> None:
+    """Replace a `repo` that is damaged or older than its backups by the bytes of a backup.
+
+    The bytes that were found are copied to `aside`; None: the file is missing. `ConflictError` if
+    another writer changed it since.
+    """
+    storage.ensure_conditional_writes()
+    try:
+        if found is None:
+            storage.put_if_absent(REPO_PATH, data)
+        else:
+            storage.put_if_absent(aside, found.data)
+            storage.put_if_match(REPO_PATH, data, found.version)
+    except PreconditionFailedError:
+        raise ConflictError(
+            f"{REPO_PATH} was changed by somebody else meanwhile, and is left as it is"
+        ) from None
 
 
 def check_not_ahead(updated_at: int, now: int) -> None:

@@ -5,11 +5,11 @@ A web server has no listing, so only what the repo file and its references name 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from typing import Any, NoReturn
 
-from icectl.errors import RefusedError, Remedy, StorageError, UnsupportedError
+from icectl.errors import RefusedError, Remedy, UnsupportedError
 from icectl.storage.contract import ListingShard, Version
 from icectl.storage.object_store import ListedPage
 from icectl.storage.obstore_driver import RETRY_CONFIG, ObstoreStorage, client_options
@@ -56,21 +56,9 @@ class WebStorage(ObstoreStorage):
     def ensure_conditional_writes(self) -> None:
         self._refuse()
 
-    def _put(
-        self,
-        path: str,
-        data: bytes,
-        expected: Version | None,
-        metadata: Mapping[str, str] | None,
-    ) -> Version:
-        self._refuse()
-
     def _put_object(
         self, key: str, data: bytes, expected: Version | None, metadata: Mapping[str, str]
     ) -> Version:
-        self._refuse()
-
-    def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
         self._refuse()
 
     def _delete_objects(self, keys: Seq[str]) -> Mapping[str, RequestFailure]:

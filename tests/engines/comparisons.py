@@ -52,9 +52,10 @@ def check_equal_stats(storage: Storage, engine: Engine, options: StatsOptions) -
 
 
 def check_equal_findings(storage: Storage, engine: Engine, options: ValidateOptions) -> Any:
-    found, missing = validate(storage, replace(options, choose_engine=lambda _: engine))
-    expected, expected_missing = validate(storage, options)
+    found, report = validate(storage, replace(options, choose_engine=lambda _: engine))
+    expected, expected_report = validate(storage, options)
     assert replace(found, engine="local") == expected
-    assert sorted(missing) == sorted(expected_missing)
+    assert sorted(report.missing) == sorted(expected_report.missing)
+    assert sorted(report.lost_files) == sorted(expected_report.lost_files)
     assert isinstance(found, ValidateResult)
     return found

@@ -16,7 +16,7 @@ from icectl.cli.main import run
 from icectl.format.repo import encode_repo
 from icectl.format.snapshot import decode_snapshot, encode_snapshot
 from icectl.model.repo import Availability, RepoStatus, Update
-from icectl.ops.repair import plan_repair
+from icectl.ops.repair.settings import plan_settings
 from icectl.repository.open import open_repository
 from icectl.repository.ops_log import read_repo, walk_updates
 from icectl.storage.contract import Storage
@@ -180,9 +180,8 @@ def test_a_locked_repository_is_unlocked(icectl: Icectl, locked: Path) -> None:
     assert (planned.code, content(locked)) == (0, before)
     assert planned.document["dry_run"] is True
     assert planned.document["left"] == []
-    assert [{**one, "summary": ""} for one in planned.document["steps"]] == [
-        {**step, "summary": "", "done": False}
-    ]
+    (found,) = planned.document["steps"]
+    assert found.items() >= {**step, "done": False}.items()
     assert icectl("repair", *place).code == 16
     assert content(locked) == before
 
@@ -233,9 +232,8 @@ def test_a_repository_that_is_read_only_is_unlocked(icectl: Icectl, locked: Path
 
 
 def mend(storage: Storage) -> None:
-    repository = open_repository(storage)
-    for step in plan_repair(repository, storage.read_clock()):
-        step.apply(repository)
+    for step in plan_settings(open_repository(storage), storage.read_clock()):
+        step.apply(storage)
 
 
 def test_the_answer_to_the_repair_is_lost(locked: Path) -> None:

@@ -124,7 +124,8 @@ def seaweedfs(directory: Path) -> Iterator[S3Server]:
         "-master.telemetry=false",
         f"-master.port={master}",
         f"-volume.port={volume}",
-        "-volume.max=20",
+        # Each bucket takes seven.
+        "-volume.max=100",
         "-master.volumeSizeLimitMB=256",
         "-filer",
         f"-filer.port={filer}",

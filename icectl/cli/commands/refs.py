@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from icectl.cli.context import CommandContext
 from icectl.cli.options import (
     AtOpOption,
     BranchArgument,
     DefaultRefArgument,
     ExpectOption,
+    Flag,
     NewNameArgument,
     RefArgument,
     TagArgument,
     YesOption,
     command,
 )
+from icectl.errors import UsageError
 from icectl.ops import refs
 from icectl.render.refs import (
     render_branch_change,
@@ -28,6 +32,8 @@ EXAMPLES = """
 icectl branch list  # every branch and the commit at its tip
 icectl branch create dev  # a branch at the tip of main
 icectl branch create fix v1.0  # a branch at the commit of tag v1.0
+icectl branch create found 9XJF5WGWQJ6TFGB3Q3Z0 --adopt
+  # a branch at a lost commit, whose file still exists
 icectl branch delete dev  # gc deletes the commits later
 icectl branch delete dev --expect 4KGM3P2Q  # only if it has not moved
 icectl branch reset main main~1  # undo the newest commit of main
@@ -51,16 +57,45 @@ def list_branches(context: CommandContext, at_op: AtOpOption = None) -> None:
 
 @command()
 def create_branch(
-    context: CommandContext, name: NewNameArgument, ref: DefaultRefArgument = DEFAULT_REF
+    context: CommandContext,
+    name: NewNameArgument,
+    ref: DefaultRefArgument = DEFAULT_REF,
+    adopt: Annotated[
+        Flag, "REF is the id of a snapshot file that the repository does not list."
+    ] = False,
 ) -> None:
     """Create a branch.
 
     The branch points to REF, by default to the tip of main.
+
+    With --adopt, REF is the full id of a file in snapshots/ that the repo file does not list, for
+    example a commit that was lost with a damaged repo file. The snapshot, its transaction log,
+    manifests and chunks are checked first. Its parent is the one in a backup of the repo file,
+    else the snapshot that its transaction log continues, else the first snapshot.
     """
+    if adopt:
+        context.emit(_adopt(context, name, ref), render_branch_change)
+        return
     context.emit(
         refs.create_branch(context.open_repository(for_update=True), name, ref),
         render_branch_change,
     )
+
+
+def _adopt(context: CommandContext, name: str, ref: str) -> refs.BranchChange:
+    from icectl.model.ids import SnapshotId
+    from icectl.ops.adopt import adopt_snapshot
+    from icectl.pipeline.progress import Progress
+
+    try:
+        snapshot_id = SnapshotId.parse(ref.upper())
+    except ValueError:
+        raise UsageError(
+            f"--adopt needs the full id of a snapshot, but {ref!r} is not one",
+            hint="its id is the name of a file in snapshots/",
+        ) from None
+    progress = Progress(context.progress)
+    return adopt_snapshot(context.open_repository(), name, snapshot_id, progress)
 
 
 @command()

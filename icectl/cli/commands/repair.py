@@ -1,6 +1,11 @@
-"""`icectl repair`: repair problems that prevent safe writes."""
+"""`icectl repair`: repair what `validate` finds."""
 
 from __future__ import annotations
+
+import enum
+from typing import Annotated, Literal
+
+import typer
 
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
@@ -9,33 +14,84 @@ from icectl.cli.options import DryRunOption, YesOption, command
 EXAMPLES = """
 icectl repair --dry-run  # show what can be repaired and what would remain
 icectl repair --yes -r s3://bucket/prefix  # repair without confirmation
+icectl repair --step drop_lost_references  # also give up lost chunks, which become fill value
 """
 
 
+class NamedStep(enum.StrEnum):
+    """An enumeration, because typer does not accept other lists of choices."""
+
+    RESTORE_REPO = "restore_repo"
+    DELETE_TAG = "delete_tag"
+    DROP_LOST_REFERENCES = "drop_lost_references"
+    RELEASE_VERSIONS = "release_versions"
+
+
 @command()
-def repair(context: CommandContext, dry_run: DryRunOption = False, yes: YesOption = False) -> int:
-    """Repair problems that prevent safe writes.
+def repair(
+    context: CommandContext,
+    step: Annotated[
+        list[NamedStep] | None,
+        typer.Option(metavar="ACTION"),
+        "Also execute the steps with this action, which lose data: restore_repo, "
+        "delete_tag, drop_lost_references or release_versions. Repeatable.",
+    ] = None,
+    level: Annotated[
+        Literal["refs", "metadata", "manifests", "chunks"],
+        typer.Option(metavar="LEVEL"),
+        "How thoroughly to look, as for `icectl validate`.",
+    ] = "chunks",
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+) -> int:
+    """Repair what `icectl validate` finds.
 
-    Newest operation in the future (ICE0022): a client with a wrong clock wrote it, and official
-    clients refuse every change until that time. The repair adds a metadata update with the
-    current time to the ops log, which does not change the metadata. Older entries keep their
-    times and remain in the ops log, in the backup of the repo file that the repair creates.
+    Shows a plan and what each step loses, and asks before it changes anything. What cannot be
+    repaired is left as it was and listed. Steps that give up data which others may still be able
+    to restore are executed only if --step names their action. If files are missing, fetch them
+    from a mirror first (see `icectl validate --missing`).
 
-    Conditional writes turned off (ICE0023), on S3 and GCS: the repair restores the defaults of
-    the stored settings storage.unsafe_use_conditional_create,
-    storage.unsafe_use_conditional_update and storage.unsafe_use_metadata. Clients that have the
-    repository open must reopen it.
+    restore_repo: the repo file is missing, damaged or older than its backups, and the newest
+    sound backup replaces it; a damaged file is copied to overwritten/ first. With --step if the
+    file can still be read in part. recover_branch: commits that the file no longer lists get a
+    branch of their own. sort_repo: lists in the repo file that are out of order are sorted.
 
-    Exit code 3 means that findings remain that this command cannot repair.
+    rebuild_transaction_log: a missing or damaged log is derived from the two snapshots.
+    rewrite_first_snapshot: the empty first snapshot is written again. reset_branch: a branch at
+    an unreadable snapshot moves to its newest sound ancestor. release_snapshots: unreadable
+    snapshots leave the history, and their children continue at the nearest sound ancestor.
+    delete_tag, with --step: a tag at an unreadable snapshot, since tags never move.
+
+    drop_lost_references, with --step: a new commit on each branch without the references to lost
+    chunks and manifests; these chunks become fill value. Of a lost manifest, references that have
+    not changed since an older version are taken from there. release_versions, with --step: older
+    versions with such references leave the history, and their tags are deleted.
+
+    restart_ops_log: the newest operation is in the future (ICE0022), because a client with a
+    wrong clock wrote it, and official clients refuse every change until that time. A metadata
+    update with the current time follows it, which does not change the metadata.
+    reset_storage_settings: on S3 and GCS, the defaults of the stored settings that turn
+    conditional writes off (ICE0023) are restored. Clients that have the repository open must
+    reopen it.
+
+    Exit code 3 means that findings remain.
     """
-    from icectl.ops.repair import execute_repair, plan_repair
-    from icectl.render.validate import render_repair
+    from icectl.checks.rules import Level
+    from icectl.ops.repair.run import RepairOptions, execute_repair, plan_repair
+    from icectl.pipeline.progress import Progress
+    from icectl.render.repair import render_repair
+    from icectl.render.words import format_count
 
-    repository = context.open_repository()
-    steps = plan_repair(repository, repository.storage.read_clock())
-    if steps and not dry_run:
-        summaries = "; ".join(step.summary for step in steps)
-        context.confirm(f"{repository.storage.location}: {summaries}?", yes=yes)
-    result = execute_repair(repository, steps, dry_run=dry_run)
-    context.emit(result, render_repair)
+    storage = context.open_storage()
+    progress = Progress(context.progress)
+    options = RepairOptions(Level[level.upper()], frozenset(step or ()))
+    plan = plan_repair(storage, options, storage.read_clock(), progress)
+    planned = plan.result(dry_run=True, left=plan.left)
+    if dry_run or not plan.chosen:
+        result = planned if dry_run else plan.result(dry_run=False, left=plan.left)
+    else:
+        question = f"{storage.location}: execute {format_count(len(plan.chosen), 'step')}?"
+        context.confirm(question, yes=yes, plan=render_repair(planned))
+        result = execute_repair(storage, plan, progress)
+    context.emit(result, render_repair, paged=True)
     return exit_codes.FINDINGS if result.left else exit_codes.DONE

@@ -76,6 +76,11 @@ def validate(
     known_missing: Annotated[
         File, "Write the missing objects to FILE, for `icectl gc --known-missing`."
     ] = None,
+    missing: Annotated[
+        File,
+        "Write the paths of missing and damaged files to FILE, one per line, to fetch them from a "
+        "mirror, for example with `rclone copy --files-from FILE`.",
+    ] = None,
     junit: Annotated[File, "Write a JUnit report."] = None,
     sarif: Annotated[File, "Write a SARIF report."] = None,
     github: Annotated[Flag, "Print annotations for GitHub Actions instead of a table."] = False,
@@ -126,6 +131,7 @@ def validate(
         {
             "--write-baseline": write_baseline,
             "--known-missing": known_missing,
+            "--missing": missing,
             "--junit": junit,
             "--sarif": sarif,
         }
@@ -151,7 +157,7 @@ def validate(
     )
     progress = Progress(context.progress)
     with engines:
-        result, missing = run_validation(context.open_storage(), options, progress)
+        result, report = run_validation(context.open_storage(), options, progress)
     result = replace(result, notes=tuple(map(context.describe, result.notes)))
     if write_baseline is not None:
         lines = (f"{line}\n" for line in render_jsonl(result.findings))
@@ -163,7 +169,9 @@ def validate(
     if sarif is not None:
         _write("--sarif", sarif, [render_sarif(result, RULES.values())])
     if known_missing is not None:
-        _write("--known-missing", known_missing, (f"{path}\n" for path in missing))
+        _write("--known-missing", known_missing, (f"{path}\n" for path in report.missing))
+    if missing is not None:
+        _write("--missing", missing, (f"{path}\n" for path in sorted(report.lost_files)))
     if github:
         context.output.write_lines(render_github(result))
     else:

@@ -7,9 +7,21 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 
 from icectl import limits
+from icectl.checks import rules
 from icectl.checks.problem import Problem
 from icectl.checks.rules import Rule, Severity
 from icectl.model.ids import SnapshotId
+
+LOST_FILE = frozenset(
+    {
+        *(rules.BACKUP_MISSING, rules.BACKUP_UNREADABLE),
+        *(rules.SNAPSHOT_MISSING, rules.SNAPSHOT_UNREADABLE, rules.SNAPSHOT_ID),
+        *(rules.LOG_MISSING, rules.LOG_UNREADABLE, rules.LOG_ID),
+        *(rules.MANIFEST_MISSING, rules.MANIFEST_SIZE, rules.MANIFEST_UNREADABLE),
+        *(rules.MANIFEST_ID, rules.CHUNK_MISSING, rules.CHUNK_SHORT),
+    }
+)
+"""The rules that a file breaks if it is missing or damaged as a whole."""
 
 
 @dataclass(slots=True)
@@ -31,6 +43,8 @@ class Report:
     num_known: int = 0
     missing: list[str] = field(default_factory=list)
     """Objects that do not exist, for gc's `--known-missing`."""
+    lost_files: dict[str, None] = field(default_factory=dict)
+    """Files that are missing or damaged, and that a mirror may still have."""
     _rows: dict[Problem, int] = field(default_factory=dict)
     _num_known_kept: int = 0
 
@@ -42,6 +56,8 @@ class Report:
             problem = replace(problem, detail=limits.shorten(problem.detail))
         if problem.rule.severity == "error":
             self.unsound.update(snapshots)
+        if problem.rule in LOST_FILE:
+            self.lost_files[problem.object] = None
         row = self._rows.get(problem)
         if row is not None:
             self.problems[row] = problem, (*self.problems[row][1], *snapshots)

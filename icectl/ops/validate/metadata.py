@@ -307,11 +307,8 @@ class _Walk:
         for log_id in ids:
             self.found.logs.add(log_id)
             data = self._read_file(ObjectKind.TRANSACTION_LOG.path(log_id))
-            log = self._decode_log(log_id, data, snapshot_id, False)
-            if log is None:
-                return None
-            logs.append(log)
-        return tuple(logs)
+            logs.append(self._decode_log(log_id, data, snapshot_id, False))
+        return None if None in logs else tuple(log for log in logs if log is not None)
 
     def _note_changes(
         self,

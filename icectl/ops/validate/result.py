@@ -31,6 +31,8 @@ class Finding:
     """The newest version that these refs reach without an error."""
     known: bool
     """Whether the baseline contains it."""
+    chunks: tuple[tuple[int, ...], ...] = ()
+    """The coordinates of the chunks of `path` that are affected, for a chunk file."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,7 @@ def build_result(
             tags,
             last_sound(branches, tags),
             problem.key in report.known,
+            problem.chunks,
         )
 
     found = [finding(problem, tuple(snapshots)) for problem, snapshots in report.problems]

@@ -56,8 +56,8 @@ class ValidateOptions:
 
 def validate(
     storage: Storage, options: ValidateOptions, progress: Progress | None = None
-) -> tuple[ValidateResult, list[str]]:
-    """What was found, and the objects that are missing."""
+) -> tuple[ValidateResult, Report]:
+    """What was found, and the report with the files that are missing."""
     report = Report(options.max_findings, options.known)
     repository = check_refs(storage, report, options.state)
     history, checked, engine = None, CheckedCounts(), LOCAL
@@ -84,7 +84,7 @@ def validate(
         checked=checked,
         notes=tuple(notes),
     )
-    return result, report.missing
+    return result, report
 
 
 def _check_files(
@@ -103,6 +103,7 @@ def _check_files(
     checked = CheckedCounts(metadata.num_snapshots, metadata.num_logs)
     if options.level < Level.MANIFESTS and options.open_source is None:
         return checked, LOCAL
+    from icectl.ops.validate.coordinates import add_coordinates
     from icectl.ops.validate.deep_levels import DeepCheck, check_deep_levels
 
     num_chunk_refs = sum(claim.num_chunk_refs for claim in metadata.claims.values())
@@ -123,6 +124,7 @@ def _check_files(
         notes,
     )
     deeper = check_deep_levels(engine, check, report, progress)
+    add_coordinates(repository, metadata, report, progress)
     checked = replace(
         deeper, snapshots=checked.snapshots, transaction_logs=checked.transaction_logs
     )

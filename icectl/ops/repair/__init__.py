@@ -1,0 +1,6 @@
+"""Repair a repository: plan steps for what `validate` finds, execute them, report the rest.
+
+`run` plans and executes. Each other module plans the steps for one kind of damage. Every step
+decides again on the newest state when it is executed, and every write is conditional or
+write-once: a repair that was killed leaves the repository no worse, and the next one finishes.
+"""

@@ -1,0 +1,76 @@
+"""Lost chunks have coordinates, and lost files are listed so that a mirror can return them."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.command_line import Icectl
+from tests.official import built
+from tests.validate.damage import Patient, build, copied_with_source
+
+KINDS = ("snapshots", "transactions", "manifests", "chunks")
+
+
+@pytest.fixture
+def where(tmp_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return copied_with_source(built(tmp_path_factory, build, 2), tmp_path / "repo")
+
+
+def test_coordinates(icectl: Icectl, where: Path) -> None:
+    patient = Patient(where)
+    patient.chunk_of("/g/native").unlink()
+    short = patient.chunk_of("/split")
+    short.write_bytes(short.read_bytes()[:-1])
+    command = ("validate", "--level", "chunks", "-r", str(where))
+    found = {one["path"]: one for one in icectl(*command, "--json").document["findings"]}
+    assert found["/g/native"]["chunks"] == [[0, 0]]
+    assert found["/split"]["chunks"] == [[0]]
+    text = icectl(*command).out
+    assert "chunk [0, 0] of /g/native" in text
+    assert "chunk [0] of /split" in text
+
+
+def test_missing_files_come_back_from_a_mirror(
+    icectl: Icectl,
+    where: Path,
+    tmp_path: Path,
+) -> None:
+    mirror = shutil.copytree(where, tmp_path / "mirror")
+    gone = [max((where / kind).iterdir()) for kind in KINDS]
+    for path in gone:
+        path.unlink()
+    Path(where / "chunks" / min(one.name for one in (where / "chunks").iterdir())).write_bytes(b"")
+    missing = tmp_path / "missing"
+    command = ("validate", "--level", "chunks", "--missing", str(missing), "-r", str(where))
+    assert icectl(*command).code == 3
+    paths = missing.read_text().splitlines()
+    # What a lost snapshot or manifest refers to is known as soon as it is back.
+    assert {str(path.relative_to(where)) for path in gone[:2]} <= set(paths)
+    assert paths == sorted(set(paths))
+    rounds = 0
+    while missing.read_text():
+        rounds += 1
+        # The format of `rclone --files-from` is that of `tar`.
+        fetch = f"tar -C {mirror} -cf - --files-from {missing} | tar -C {where} -xf -"
+        subprocess.run(fetch, shell=True, check=True)
+        done = icectl(*command)
+    assert done.code == 0
+    assert rounds <= 3
+
+
+def test_the_list_is_complete(icectl: Icectl, where: Path, tmp_path: Path) -> None:
+    for path in (where / "chunks").iterdir():
+        path.unlink()
+    missing = tmp_path / "missing"
+    done = icectl(
+        *("validate", "--level", "chunks", "--max-findings", "2", "--json"),
+        *("--missing", str(missing), "-r", str(where)),
+    )
+    assert len(done.document["findings"]) == 2
+    count = done.document["by_code"]["ICE0401"]
+    assert count > 2
+    assert len(missing.read_text().splitlines()) == count
