@@ -49,6 +49,8 @@ class ListedOperation(OpsLogEntry):
     """Counted back from the newest, which is 0."""
     obstacle: str | None
     """Why it cannot be undone; None if nothing but later operations can be in the way."""
+    written_with: int | None
+    """The number of a newer operation of the same write, such as an undo; None for most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +90,11 @@ def read_filtered_ops_log(
 def show_operation(repository: Repository, name: str, parse_time: ParseTime) -> OperationChanges:
     """What one operation changed, by the states before and after it."""
     operations = operations_of(repository)
-    number = operations.find(name, parse_time)
-    found = operations.read_operation(number)
-    end = number + len(found.written_together)
-    entries = islice(_read_entries(repository, operations), number, end)
+    found = operations.read_operation(operations.find(name, parse_time))
+    end = found.number + len(found.written_together)
+    entries = islice(_read_entries(repository, operations), found.number, end)
     newest, *others = (
-        _listed(operations, number + place, entry)
+        _listed(operations, found.number + place, entry)
         for place, entry in enumerate(entries)
         if isinstance(entry, OpsLogEntry)
     )
@@ -123,7 +124,9 @@ def _walk(operations: Operations) -> Iterator[Update | OpsLogBeyondReach]:
 
 
 def _listed(operations: Operations, number: int, entry: OpsLogEntry) -> ListedOperation:
-    return ListedOperation(entry.update, entry.target, number, operations.find_obstacle(number))
+    obstacle, newest = operations.find_obstacle(number), operations.newest_of_write(number)
+    written_with = newest if newest != number else None
+    return ListedOperation(entry.update, entry.target, number, obstacle, written_with)
 
 
 def _is_cleared(storage: Storage, end: OpsLogBeyondReach) -> bool:

@@ -45,6 +45,7 @@ def update_document(entry: ListedOperation) -> dict[str, Any]:
         "op": entry.number,
         "undoable": entry.obstacle is None,
         "not_undoable_because": entry.obstacle,
+        "written_with": entry.written_with,
         "kind": update.update_type.kind,
         "updated_at": format_time(update.updated_at),
         "backup_path": update.backup_path,
@@ -74,7 +75,10 @@ def render_ops_log(entries: Iterable[ListedOperation]) -> Iterator[Line]:
             (time, "time"),
             f"  {describe_update(entry)}",
         )
-        yield line if entry.obstacle is None else (*line, (" (final)", "dim"))
+        if entry.written_with is not None:
+            yield (*line, (f" (with @{entry.written_with})", "dim"))
+        else:
+            yield line if entry.obstacle is None else (*line, (" (final)", "dim"))
 
 
 def operation_document(found: OperationChanges) -> dict[str, Any]:

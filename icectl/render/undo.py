@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from icectl.ops.reported_changes import ReportedChanges
 from icectl.ops.undo.execute import UndoResult
 from icectl.render.blocks import Block
 from icectl.render.ops_log import render_ops_log, update_document
@@ -15,25 +14,22 @@ from icectl.render.words import format_count
 
 
 def undo_document(result: UndoResult) -> dict[str, Any]:
-    document = {field.name: getattr(result, field.name) for field in fields(result)}
-    return {**document, "operation": update_document(result.operation)}
+    changes = {field.name: getattr(result.changes, field.name) for field in fields(result.changes)}
+    return {
+        "dry_run": result.dry_run,
+        "operation": update_document(result.operation),
+        "restored_snapshots": changes.pop("added_snapshots"),
+        **changes,
+        "left_out_snapshots": result.left_out_snapshots,
+        "burnt_tags": result.burnt_tags,
+        "missing": result.missing,
+    }
 
 
 def render_undo(result: UndoResult) -> Iterator[Block]:
     yield from render_ops_log([result.operation])
-    changes = ReportedChanges(
-        branches=result.branches,
-        tags=result.tags,
-        added_snapshots=result.restored_snapshots,
-        removed_snapshots=result.removed_snapshots,
-        reparented_snapshots=result.reparented_snapshots,
-        config=result.config,
-        metadata=result.metadata,
-        flags=result.flags,
-        status=result.status,
-    )
     yield "Would change:" if result.dry_run else "Changed:"
-    yield from render_changes(changes)
+    yield from render_changes(result.changes)
     for name in result.burnt_tags:
         yield ((f"The name of the tag {name} can never be used again.", "warning"),)
     if result.left_out_snapshots:

@@ -59,7 +59,6 @@ class Operation:
     """What one write did: the newest of its entries, and the states around it."""
 
     number: int
-    update: Update
     written_together: tuple[Update, ...]
     """All entries of the write, newest first."""
     before: RepoInfo
@@ -74,6 +73,9 @@ class Operations:
         self._info = info
         self._walk = walk_updates(storage, info)
         self._updates: list[Update] = []
+        self._newest_of_write: list[int] = []
+        """Of each entry, the next one with a state; a write can have very many entries."""
+        self._state_before: dict[int, int | None] = {}
         self.end: OpsLogBeyondReach | None = None
         """Why the log ends before the first operation, once the walk arrived there."""
         self._backups: dict[str, int] = {}
@@ -95,41 +97,45 @@ class Operations:
             if isinstance(update, OpsLogBeyondReach):
                 self.end = update
             else:
+                has_state = not self._updates or update.backup_path is not None
+                newest = len(self._updates) if has_state else self._newest_of_write[-1]
+                self._newest_of_write.append(newest)
                 self._updates.append(update)
         return self._updates[number] if number < len(self._updates) else None
 
     def has_state(self, number: int) -> bool:
         """Whether a copy of the state after this entry was ever made."""
-        update = self.entry(number)
-        return number == 0 or (update is not None and update.backup_path is not None)
+        return self.entry(number) is not None and self._newest_of_write[number] == number
 
     def newest_of_write(self, number: int) -> int:
-        """The entry with the state of the write that this one belongs to."""
-        while not self.has_state(number):
-            number -= 1
-        return number
+        """The entry with the state of the write that this one belongs to.
+
+        The entry itself if it belongs to none, as those that a migration invents.
+        """
+        is_part = self.entry(number) is not None and self.state_before(number) is not None
+        return self._newest_of_write[number] if is_part else number
 
     def state_before(self, number: int) -> int | None:
-        """The number of the state that the write with this newest entry found."""
-        number += 1
-        while self.entry(number) is not None:
-            if self.has_state(number):
-                return number
-            number += 1
-        return None
+        """The number of the state that the write of this entry found."""
+        newest = self._newest_of_write[number]
+        if newest not in self._state_before:
+            older = number + 1
+            while self.entry(older) is not None and not self.has_state(older):
+                older += 1
+            self._state_before[newest] = None if self.entry(older) is None else older
+        return self._state_before[newest]
 
     def find_obstacle(self, number: int) -> str | None:
         """Why the operation cannot be undone whatever came after it; None if it may be."""
+        number = self.newest_of_write(number)
         update = self.entry(number)
         assert update is not None
         reason = _NEVER_UNDONE.get(type(update.update_type))
         if reason is not None:
             return reason
-        before = self.state_before(number)
         if not self.has_state(number):
-            if before is None:
-                return "a migration recorded it"
-            return f"it was written together with @{self.newest_of_write(number)}"
+            return "a migration recorded it"
+        before = self.state_before(number)
         if before is None:
             return "the state before it is gone"
         for state, when in ((number, "after"), (before, "before")):
@@ -145,11 +151,11 @@ class Operations:
         if number == 0:
             return REPO_PATH
         if update.backup_path is None:
-            head = self.newest_of_write(number)
+            newest = self.newest_of_write(number)
             raise RefNotFoundError(
-                f"there is no state between @{number} and @{head}, which were written together"
-                if self.state_before(number) is not None
-                else f"a migration recorded @{number}: there is no state from that time",
+                f"a migration recorded @{number}: there is no state from that time"
+                if newest == number
+                else f"@{number} was written together with @{newest}: there is no state in between",
                 hint=Remedy("list-operations"),
             )
         return backup_object(update.backup_path)
@@ -174,15 +180,14 @@ class Operations:
             raise RefusedError(f"@{number} ({update.update_type.kind}) cannot be undone: {reason}")
 
     def read_operation(self, number: int) -> Operation:
-        """The write whose newest entry this is, and the states around it."""
+        """The write that the entry belongs to, and the states around it."""
+        number = self.newest_of_write(number)
         after = self.read_state(number)
         before = self.state_before(number)
         if before is None:
             raise RefNotFoundError(f"there is no state before @{number}")
-        update = self.entry(number)
-        assert update is not None
         together = tuple(self._updates[number:before])
-        return Operation(number, update, together, self.read_state(before), after)
+        return Operation(number, together, self.read_state(before), after)
 
     def find(self, name: str, parse_time: ParseTime) -> int:
         """The number of the operation; `RefNotFoundError` if there is none of that name."""

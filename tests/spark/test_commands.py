@@ -58,6 +58,27 @@ def test_a_query_in_each_form(icectl: Callable[..., Outcome], zoo: Path) -> None
     assert text[2].split() == ["/virtual", "[1]", str(2**33), "10.0"]
 
 
+def test_a_query_of_the_past(icectl: Callable[..., Outcome], zoo: Path, tmp_path: Path) -> None:
+    where = copied(zoo, tmp_path / "repo")
+    repo = open_official(where)
+    query = "select name from refs where kind = 'branch' order by name"
+    before = icectl("sql", query, "-r", where, "--json").document
+    repo.create_branch("of today", repo.lookup_branch("main"))
+    with commit(repo, "more", branch="of today") as root:
+        root.attrs["more"] = True
+    after = icectl("sql", query, "-r", where, "--json").document
+    assert len(after["rows"]) == len(before["rows"]) + 1
+    assert icectl("sql", query, "-r", where, "--json", "--at-op", "@2").document == before
+    count = "select count(*) as n from snapshots"
+    counts = [
+        icectl("sql", count, "-r", where, "--json", "--at-op", f"@{number}").document["rows"][0][
+            "n"
+        ]
+        for number in (0, 1, 2)
+    ]
+    assert counts == [counts[2] + 1, counts[2], counts[2]]
+
+
 def test_versions_of_a_query(icectl: Callable[..., Outcome], zoo: Path) -> None:
     query = "select count(distinct snapshot_id) as n from nodes"
 

@@ -64,7 +64,7 @@ def test_a_lost_response(tmp_path: Path) -> None:
     storage = FaultyStorage(LocalStorage(tmp_path), after=fail_once("put_if_match", "repo"))
     done = undo(storage)
     info = read_repo(LocalStorage(tmp_path))
-    assert len(info.latest_updates) == num_updates + len(done.restored_snapshots)
+    assert len(info.latest_updates) == num_updates + len(done.changes.added_snapshots)
     times = [update.updated_at for update in info.latest_updates]
     assert times == sorted({*times}, reverse=True)
 
@@ -93,7 +93,9 @@ def test_a_lost_race_with_a_commit(tmp_path: Path) -> None:
     hook = before_the_write(lambda: commit_on(tmp_path, "main"))
     done = undo(FaultyStorage(LocalStorage(tmp_path), before=hook))
     messages = [info.message for info in open_official(tmp_path).ancestry(branch="main")]
-    assert messages[0] == "meanwhile" and len(messages) == 7 and len(done.restored_snapshots) >= 3
+    assert (
+        messages[0] == "meanwhile" and len(messages) == 7 and len(done.changes.added_snapshots) >= 3
+    )
 
 
 def test_a_lost_race_with_a_conflict(tmp_path: Path) -> None:

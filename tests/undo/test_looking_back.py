@@ -7,6 +7,9 @@ from typing import Any
 
 import pytest
 
+from icectl.cli.app import root
+from icectl.cli.completion import BY_METAVAR
+from icectl.cli.context import CommandContext
 from icectl.format.repo import decode_repo
 from icectl.render.words import format_time
 from tests.gc.place import Place
@@ -179,3 +182,14 @@ def test_spec_version_1_keeps_no_log(tmp_path: Path, capsys: pytest.CaptureFixtu
     for words in (("log", "--at-op", "@1"), ("ops-log", "show", "@0"), ("ops-log",)):
         code, document = place.run(*words)
         assert (code, document["error"]["kind"]) == (15, "unsupported")
+
+
+def test_operations_are_completed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = Place(tmp_path / "repo", capsys)
+    place.commit(0, 1)
+    context = CommandContext({})
+    words = ["-r", str(place.where), "undo"]
+    with root().make_context("icectl", words, obj=context, resilient_parsing=True) as ctx:
+        assert BY_METAVAR["OP"](ctx, "@")[:3] == ["@0", "@1", "@2"]
+        found = BY_METAVAR["OP"](ctx, "over")
+    assert {*found} == {f"overwritten/{name}" for name in place.backups()}

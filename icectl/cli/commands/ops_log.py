@@ -56,7 +56,8 @@ def list_operations(
 
     Lists all operations, newest first, each with its number: @N names it in other commands. Those
     that cannot be undone are marked as final; for others, `icectl undo --dry-run` shows whether
-    later operations are in the way.
+    later operations are in the way. Operations of one write, such as those of an undo, are undone
+    together.
 
     The log continues in the backups of the repo info file. If an entry does not contain the
     target of a branch or tag, the adjacent backups provide it. A missing or damaged backup ends

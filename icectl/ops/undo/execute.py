@@ -8,7 +8,7 @@ from icectl.errors import ConflictError, RefusedError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import RepoInfo
 from icectl.ops.ops_log import ListedOperation
-from icectl.ops.reported_changes import ParentChange, RefChange, ValueChange, report_changes
+from icectl.ops.reported_changes import ReportedChanges, report_changes
 from icectl.ops.undo.needed import find_needed
 from icectl.ops.undo.plan import UndoOptions, UndoPlan
 from icectl.pipeline.progress import Progress
@@ -22,40 +22,18 @@ from icectl.repository.update import update_repo
 class UndoResult:
     dry_run: bool
     operation: ListedOperation
-    restored_snapshots: tuple[SnapshotId, ...]
-    removed_snapshots: tuple[SnapshotId, ...]
-    reparented_snapshots: tuple[ParentChange, ...]
+    changes: ReportedChanges
     left_out_snapshots: tuple[SnapshotId, ...]
     """Unreachable ones that are not listed again, since their objects are gone."""
-    branches: tuple[RefChange, ...]
-    tags: tuple[RefChange, ...]
     burnt_tags: tuple[str, ...]
     """Names of deleted tags, which can never be used again."""
-    config: tuple[ValueChange, ...]
-    metadata: tuple[ValueChange, ...]
-    flags: tuple[ValueChange, ...]
-    status: tuple[ValueChange, ...]
     missing: tuple[str, ...]
 
 
 def build_result(plan: UndoPlan, *, dry_run: bool, missing: tuple[str, ...]) -> UndoResult:
+    left_out = () if plan.needed.missing else tuple(sorted(plan.needed.incomplete))
     changes = report_changes(plan.changes)
-    return UndoResult(
-        dry_run=dry_run,
-        operation=plan.operation,
-        restored_snapshots=changes.added_snapshots,
-        removed_snapshots=changes.removed_snapshots,
-        reparented_snapshots=changes.reparented_snapshots,
-        left_out_snapshots=() if plan.needed.missing else tuple(sorted(plan.needed.incomplete)),
-        branches=changes.branches,
-        tags=changes.tags,
-        burnt_tags=plan.burnt_tags,
-        config=changes.config,
-        metadata=changes.metadata,
-        flags=changes.flags,
-        status=changes.status,
-        missing=missing,
-    )
+    return UndoResult(dry_run, plan.operation, changes, left_out, plan.burnt_tags, missing)
 
 
 def missing_error(plan: UndoPlan) -> RefusedError:

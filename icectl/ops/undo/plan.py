@@ -95,6 +95,7 @@ def plan_undo(
     number = 0 if name is None else operations.find(name, parse_time)
     operations.check_undoable(number)
     found = operations.read_operation(number)
+    number = found.number
     wanted = diff_states(found.after, found.before)
     kinds = {type(update.update_type) for update in found.written_together}
     if RepoStatusChangedUpdate not in kinds:
