@@ -25,6 +25,9 @@ from icectl.model.repo import (
     RepoInfo,
     UnknownUpdate,
     Update,
+    ids_of,
+    parents_of,
+    times_of,
 )
 from icectl.model.values import MetadataItem
 from icectl.repository.backups import made_at
@@ -92,12 +95,12 @@ def _check_version(raw: RawRepo, header_version: int) -> Iterator[Problem]:
             )
 
 
-def sorted_lists(repo: RawRepo | RepoInfo) -> dict[str, list[bytes]]:
+def sorted_lists(repo: RawRepo | RepoInfo) -> dict[str, Sequence[bytes]]:
     """The lists that decide what can be reached, for `check_repo_order`."""
     return {
         "branches": [ref.name.encode() for ref in repo.branches],
         "tags": [ref.name.encode() for ref in repo.tags],
-        "snapshots": [entry.id for entry in repo.snapshots],
+        "snapshots": ids_of(repo.snapshots),
     }
 
 
@@ -153,7 +156,7 @@ def _check_roots(roots: Sequence[SnapshotId]) -> Iterator[Problem]:
 
 def check_ancestry(info: RepoInfo) -> Iterator[Problem]:
     """In a repo file that decodes, every line of history begins with the one initial snapshot."""
-    parents = {snapshot.id: snapshot.parent_id for snapshot in info.snapshots}
+    parents = parents_of(info.snapshots)
     yield from _check_roots([id_ for id_, parent in parents.items() if parent is None])
     for cycle in find_cycles(parents):
         yield _own_ancestor(cycle[0])
@@ -256,7 +259,7 @@ def check_times(info: RepoInfo, now: int) -> Iterator[Problem]:
     if is_ahead(newest, now):
         ahead = format_duration(newest - now)
         yield _problem(rules.FUTURE_TIME, f"the newest operation is {ahead} ahead")
-    flushed = {snapshot.id: snapshot.flushed_at for snapshot in info.snapshots}
+    flushed = times_of(info.snapshots)
     tips: dict[SnapshotId, list[str]] = defaultdict(list)
     for ref in info.branches:
         tips[ref.snapshot_id].append(ref.name)

@@ -28,6 +28,7 @@ from icectl.model.repo import (
     TagCreatedUpdate,
     TagDeletedUpdate,
     UpdateType,
+    ids_of,
 )
 from icectl.model.values import MetadataItem
 from icectl.repository.names import check_new_name, nearest_hint
@@ -192,7 +193,7 @@ def _check_absent(refs: Iterable[Ref], name: str, kind: str) -> None:
 
 
 def _check_snapshot(info: RepoInfo, snapshot_id: SnapshotId) -> None:
-    if all(snapshot.id != snapshot_id for snapshot in info.snapshots):
+    if snapshot_id not in ids_of(info.snapshots):
         raise RefNotFoundError(f"the repository has no snapshot {snapshot_id}")
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +60,51 @@ def test_all_before_some_operation_are_gone(place: Place, left: int) -> None:
     assert place.run("tag", "create", "new")[0] == 0
     assert place.run(*GC)[0] == 0
     findings(place)
+
+
+@pytest.mark.parametrize("left", [1, 5, 8, 9, 17, 30])
+def test_gc_trims_behind_any_cut(place: Place, left: int) -> None:
+    """Inside the window of `repo` (8 entries) and far behind it; writers go on afterwards."""
+    young, old = place.backups()[:left], place.backups()[left:]
+    for name in young:
+        os.utime(place.where / "overwritten" / name)
+    trim = (*GC, "--overwritten-older-than", "7d")
+    code, document = place.run(*trim)
+    assert code == 0 and document["backups_deleted"] == 0
+    code, document = place.run(*trim, "--truncate-ops-log")
+    assert code == 0 and document["backups_deleted"] == len(old)
+    assert {*young} < {*place.backups()} and not {*old} & {*place.backups()}
+    for round_ in range(2):
+        assert {one["severity"] for one in findings(place)} <= {"info"}
+        code, log = place.run("ops-log")
+        assert code == 0
+        assert log["beyond_reach"] is None or log["beyond_reach"]["is_cleared"]
+        repo = place.official()
+        assert len(list(repo.ops_log())) == len(log["updates"])
+        assert repo.inspect_repo_info()
+        for number in range(12):
+            repo.create_tag(f"t{round_}-{number}", repo.lookup_branch("main"))
+        place.commit(100 + round_)
+        now = datetime.now(UTC)
+        repo = place.official()
+        assert len(list(repo.ancestry(branch="main"))) > 1
+        repo.expire_snapshots(now)
+        repo.garbage_collect(now)
+        assert place.run(*GC)[0] == 0
+    assert place.run(*trim, "--truncate-ops-log")[0] == 0
+
+
+def test_a_copy_that_is_younger_than_it_says_keeps_the_older_ones(place: Place) -> None:
+    """Without those between, the log would have a gap."""
+    *_, older, oldest = place.backups()
+    os.utime(place.where / "overwritten" / oldest)
+    for name in place.backups()[:12]:
+        os.utime(place.where / "overwritten" / name)
+    trim = ("--overwritten-older-than", "7d", "--truncate-ops-log")
+    code, document = place.run(*GC, *trim)
+    assert code == 0 and document["backups_deleted"] == 0
+    assert {older, oldest} < {*place.backups()}
+    assert findings(place) == []
 
 
 def test_the_whole_log_is_there(place: Place) -> None:

@@ -450,3 +450,99 @@ def test_a_run_of_operations_is_judged_like_each_of_them(
         refused += isinstance(at_once, str)
         planned += isinstance(at_once, set)
     assert refused and planned
+
+
+def maintained_repository(where: Path, chance: random.Random) -> None:
+    """Commits, refs of all kinds and expirations, as years of maintenance leave them."""
+    repo = create(where)
+    moments = [datetime.datetime.now(datetime.UTC)]
+    for number in range(14):
+        with commit(repo, f"{number}") as root:
+            root.attrs["number"] = number
+        moments.append(datetime.datetime.now(datetime.UTC))
+        maintain(repo, chance, number, moments[max(0, len(moments) - 4)])
+
+
+def maintain(
+    repo: ic.Repository, chance: random.Random, number: int, cutoff: datetime.datetime
+) -> None:
+    ancestry = list(repo.ancestry(branch="main"))
+    some = chance.choice(ancestry).id
+    match chance.randrange(8):
+        case 0:
+            repo.create_tag(f"tag {number}", some)
+        case 1:
+            repo.create_branch(f"branch {number}", some)
+        case 2:
+            with commit(repo, f"amended {number}", amend=True) as root:
+                root.attrs["number"] = number
+        case 3:
+            repo.reset_branch("main", ancestry[min(1, len(ancestry) - 2)].id)
+        case 4:
+            branches = sorted(repo.list_branches() - {"main"})
+            if branches:
+                repo.delete_branch(branches[0])
+        case 5:
+            repo.expire_snapshots(
+                cutoff,
+                delete_expired_branches=chance.random() < 0.5,
+                delete_expired_tags=chance.random() < 0.5,
+            )
+        case 6:
+            repo.expire_snapshots(cutoff)
+            repo.garbage_collect(cutoff)
+        case _:
+            repo.expire_snapshots(cutoff)
+
+
+def carry_on(where: Path, chance: random.Random) -> None:
+    """Writers that notice no damage: they commit, create tags and expire what is not a tip."""
+    for number in range(chance.randrange(4)):
+        try:
+            repo = open_official(where)
+            with commit(repo, "after the damage") as root:
+                root.attrs["number"] = number
+            if chance.random() < 0.3:
+                repo.create_tag(f"later {number}", repo.lookup_branch("main"))
+            if chance.random() < 0.5:
+                repo.expire_snapshots(datetime.datetime.now(datetime.UTC))
+        except BaseException as error:  # also a panic of the official package, at the damage
+            if isinstance(error, KeyboardInterrupt):
+                raise
+            return
+
+
+@pytest.mark.parametrize("seed", range(1, 7))
+def test_damage_among_expirations(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
+) -> None:
+    """What each operation alone explains, all of them explain at once.
+
+    They may explain more: what the damage touched may have been released since.
+    """
+    chance = random.Random(seed)
+    source = tmp_path / "source"
+    maintained_repository(source, chance)
+    info = read_repo(LocalStorage(source))
+    tips = {
+        f"snapshots/{ref.snapshot_id}" for ref in (*info.branches, *info.tags) if ref.name != "main"
+    }
+    where = tmp_path / "repo"
+    outcomes = set()
+    for number in range(20):
+        shutil.rmtree(where, ignore_errors=True)
+        shutil.copytree(source, where)
+        damaged = damage_by_chance(info, chance) if number else info
+        (where / "repo").write_bytes(encode_repo(damaged))
+        if not any(state_of(damaged).cycles()):  # the official package follows one for ever
+            carry_on(where, chance)
+        at_once = decide(where)
+        with monkeypatch.context() as closely:
+            closely.setattr(past.PastStates, "end_of_run", lambda log, start, releases: start)
+            one_by_one = decide(where)
+        if isinstance(one_by_one, str):
+            assert isinstance(at_once, str) or not at_once & tips
+        else:
+            assert at_once == one_by_one
+        outcomes.add(isinstance(at_once, str))
+    assert outcomes == {True, False}

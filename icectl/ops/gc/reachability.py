@@ -24,10 +24,11 @@ from icectl.checks.repo import (
 from icectl.checks.snapshot import check_ancestry_v1
 from icectl.checks.transaction_log import check_log_id
 from icectl.errors import FormatError, ObjectNotFoundError, Remedy, StorageError, UnsupportedError
+from icectl.format.envelope import HEADER_SIZE
 from icectl.format.transaction_log import decode_transaction_log, decode_transaction_log_id
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.node_columns import SnapshotColumns
-from icectl.model.repo import RepoInfo
+from icectl.model.repo import RepoInfo, pruned_logs_of
 from icectl.pipeline.id_columns import IdSet, id_set
 from icectl.pipeline.listings import Listing, read_candidates
 from icectl.pipeline.objects import Garbage, ObjectKind
@@ -43,6 +44,7 @@ from icectl.storage.contract import Storage
 LOG_HEAD = 2**18
 """The first zstd block ends here at the latest, and the id is in it."""
 LOG_READERS = 16
+SNAPSHOTS_IN_FLIGHT = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -82,24 +84,22 @@ def _find_kept_v2(
     garbage = read_candidates(storage, listing, others, progress).created_before(cutoff)
     old = {SnapshotId(id_) for id_ in garbage.ids.to_bytes()}
     # Unreachable ones stay if they are young, and if the listing does not have them yet.
-    kept = frozenset(id_ for id_ in state.snapshots if id_ in state.reachable or id_ not in old)
+    kept = frozenset(id_ for id_ in state.parents if id_ in state.reachable or id_ not in old)
     claims: dict[ManifestId, ManifestClaim] = {}
     seen: set[bytes] = set()
     for snapshot in read_snapshots(storage, kept, progress):
         merge_claims(claims, snapshot.manifest_files.new_infos(seen), snapshot.id)
-    dropped = frozenset(state.snapshots.keys() - kept)
+    dropped = frozenset(state.parents.keys() - kept)
     logs = set(kept)
     # A kept child of a dropped snapshot needs the log of its parent from now on.
-    for snapshot_info in drop_snapshots(info, dropped).snapshots:
-        logs.update(snapshot_info.pruned_ancestor_tx_logs or ())
+    for pruned in pruned_logs_of(drop_snapshots(info, dropped).snapshots).values():
+        logs.update(pruned)
     return KeptSnapshots(
         kept=kept,
         dropped=dropped,
         garbage=garbage,
         logs=frozenset(logs),
-        required_logs=frozenset(
-            logs - {id_ for id_ in kept if state.snapshots[id_].parent_id is None}
-        ),
+        required_logs=frozenset(logs - {id_ for id_ in kept if state.parents[id_] is None}),
         claims=claims,
     )
 
@@ -137,7 +137,7 @@ def read_snapshots(
     """The snapshots in no particular order; `FormatError` if one is missing or damaged."""
     paths = {ObjectKind.SNAPSHOT.path(id_): id_ for id_ in ids}
     with progress.phase("reading snapshots", len(paths)) as counter:
-        for path, data in storage.read_many(paths):
+        for path, data in storage.read_many(paths, concurrency=SNAPSHOTS_IN_FLIGHT):
             progress.check_time()
             if isinstance(data, ObjectNotFoundError):
                 raise error_of(missing(path, "a kept version needs it"))
@@ -154,7 +154,13 @@ def check_log_ids(
     known_missing: frozenset[str],
     progress: Progress,
 ) -> None:
-    """`FormatError` if a kept log that is listed has another id, or none."""
+    """`FormatError` if a kept log that is listed has another id, or none.
+
+    On an object store the listing must suffice, which shows those that are missing or cut short: a
+    request for each would be most of the requests of a run, as every pruned ancestor has a log. A
+    log leads to no other object, so what it contains does not change what is deleted; `validate`
+    reads it.
+    """
     rows = listing.ids.find(kept)
     rows = rows[rows >= 0]
     names = listing.ids[rows].to_names()
@@ -168,6 +174,12 @@ def check_log_ids(
         for path, size in zip(map(listing.kind.path, names), sizes, strict=True)
         if path not in known_missing
     }
+    if storage.is_object_store:
+        for path, size in paths.items():
+            if size <= HEADER_SIZE:
+                reason = f"its {size} bytes are too few for a header and content"
+                raise FormatError(reason, path=path)
+        return
     with progress.phase("reading transaction logs", len(paths)) as counter:
         for path, data in _read_log_heads(storage, paths):
             progress.check_time()

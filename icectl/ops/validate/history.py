@@ -8,6 +8,7 @@ from icectl.checks.problem import UNREADABLE, Problem
 from icectl.checks.snapshot import check_ancestry_v1
 from icectl.errors import ObjectNotFoundError
 from icectl.model.ids import SnapshotId
+from icectl.model.repo import parents_of
 from icectl.repository.history import History, find_reachable
 from icectl.repository.repository import Repository
 
@@ -21,7 +22,7 @@ def read_history(repository: Repository, refs: Collection[str]) -> History:
     tips = [repository.resolve(ref).snapshot_id for ref in refs]
     branches, tags = repository.branches(), repository.tags()
     if repository.lists_snapshots:
-        parents = {info.id: info.parent_id for info in repository.all_snapshots()}
+        parents = parents_of(repository.all_snapshots())
     else:
         parents = _read_parents(repository, tips or [*branches.values(), *tags.values()])
     history = History(parents, branches, tags)
