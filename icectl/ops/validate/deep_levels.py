@@ -17,7 +17,7 @@ from icectl.ops.validate.manifests import (
     ManifestItem,
     ManifestNote,
     manifest_items,
-    ordered_items,
+    ordered_batches,
     report_notes,
     weigh,
 )
@@ -122,7 +122,7 @@ def _work(check: DeepCheck, manifests: list[ManifestItem], containers: Container
     return Work(
         "reading manifests",
         check.repository.storage,
-        ordered_items(metadata, manifests),
+        ordered_batches(metadata, manifests),
         function,
         weigh,
         {REFERENCES: REFERENCED_CHUNKS},

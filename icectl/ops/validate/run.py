@@ -95,9 +95,12 @@ def _check_files(
     from icectl.ops.validate.metadata import check_metadata
 
     decode = options.level >= Level.DATA and options.decode
-    metadata = check_metadata(repository, history, report, progress, decode=decode)
+    is_deep = options.level >= Level.MANIFESTS or options.open_source is not None
+    metadata = check_metadata(
+        repository, history, report, progress, decode=decode, with_logs=is_deep
+    )
     checked = CheckedCounts(metadata.num_snapshots, metadata.num_logs)
-    if options.level < Level.MANIFESTS and options.open_source is None:
+    if not is_deep:
         return checked, LOCAL
     from icectl.ops.validate.deep_levels import DeepCheck, check_deep_levels
 
