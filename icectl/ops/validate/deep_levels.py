@@ -19,7 +19,7 @@ from icectl.ops.validate.manifests import (
     manifest_items,
     ordered_batches,
     report_notes,
-    weigh,
+    weigh_batch,
 )
 from icectl.ops.validate.metadata import Metadata
 from icectl.ops.validate.result import CheckedCounts
@@ -124,7 +124,7 @@ def _work(check: DeepCheck, manifests: list[ManifestItem], containers: Container
         check.repository.storage,
         ordered_batches(metadata, manifests),
         function,
-        weigh,
+        weigh_batch,
         {REFERENCES: REFERENCED_CHUNKS},
         references_at_once=1_000_000,
     )

@@ -107,10 +107,14 @@ def ordered_batches(metadata: Metadata, manifests: Iterable[ManifestItem]) -> li
     return [*batches, *(Batch([item]) for item in left.values())]
 
 
-def weigh(batch: Batch) -> tuple[int, int]:
+def weigh(item: ManifestItem) -> tuple[int, int]:
+    return item.claim.size_bytes, item.claim.num_chunk_refs
+
+
+def weigh_batch(batch: Batch) -> tuple[int, int]:
     """The other manifests of the commit are read for their own batches."""
-    claims = [item.claim for item in batch.manifests]
-    return sum(one.size_bytes for one in claims), sum(one.num_chunk_refs for one in claims)
+    weights = [*map(weigh, batch.manifests)]
+    return sum(size for size, _ in weights), sum(count for _, count in weights)
 
 
 class ManifestCache:
