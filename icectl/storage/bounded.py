@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import islice
-from queue import SimpleQueue
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ def map_bounded(
     `ahead` may be a function, for a bound that changes. The items are consumed lazily. If the
     caller stops early, calls that have not started are cancelled.
     """
+    from queue import SimpleQueue
+
     # A queue, since waiting for any of many futures costs as much as there are of them.
     done: SimpleQueue[Future[Result]] = SimpleQueue()
     source = iter(items)
