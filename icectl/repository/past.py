@@ -25,7 +25,9 @@ from icectl.repository.ops_log import (
     BACKUPS,
     OpsLogBeyondReach,
     backup_object,
+    decode_repo_at,
     decode_repo_file,
+    read_repo,
     read_repo_file,
     walk_updates,
 )
@@ -68,6 +70,11 @@ class Timeline:
     def _read_window(self, path: str) -> RepoFile:
         data = self._windows.get(path)
         return read_repo_file(self.storage, path) if data is None else decode_repo_file(data, path)
+
+    def read_backup(self, path: str) -> RepoInfo:
+        """The whole state in a backup, which may be one that the ops log was read from."""
+        data = self._windows.get(path)
+        return read_repo(self.storage, path) if data is None else decode_repo_at(data, path)
 
     @cached_property
     def _windows(self) -> Mapping[str, bytes]:

@@ -20,15 +20,13 @@ from icectl.checks.decoding import check_inline
 from icectl.checks.manifest import ArrayUse, ManifestClaim, check_manifest
 from icectl.checks.problem import UNREADABLE, Problem, unreadable
 from icectl.errors import FormatError, ObjectNotFoundError
-from icectl.format.transaction_log import decode_transaction_log
 from icectl.model.ids import ManifestId, NodeId
 from icectl.model.manifest import Manifest, RefKind
 from icectl.model.snapshot import ArrayNodeData
-from icectl.model.transaction_log import TransactionLog
 from icectl.ops.diff.chunks import ManifestSource, read_chunk_changes
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
 from icectl.ops.validate.findings import Report
-from icectl.ops.validate.metadata import ChangedArrays, Metadata
+from icectl.ops.validate.metadata import ChangedArrays, Metadata, collect_logged
 from icectl.ops.validate.result import CheckedCounts
 from icectl.ops.validate.virtual import SourceUse, find_sources
 from icectl.pipeline.chunk_data import chunk_rows
@@ -315,22 +313,14 @@ def _node(pair: ArrayPair) -> NodeId:
 
 def _read_logged(
     repository: Repository, changed: ChangedArrays, nodes: set[NodeId]
-) -> dict[NodeId, CoordinateSet]:
-    logged = {node_id: CoordinateSet() for node_id in nodes}
-    logs: Iterable[TransactionLog]
-    if changed.log_files:
-        logs = map(decode_transaction_log, changed.log_files)
-    else:
-        logs = repository.read_transaction_logs(changed.logs)
-    for log in logs:
-        for array in log.updated_chunks:
-            if array.node_id in logged:
-                logged[array.node_id].add(array.chunks)
-    return logged
+) -> Mapping[NodeId, CoordinateSet]:
+    if changed.logged is not None:
+        return changed.logged
+    return collect_logged(repository.read_transaction_logs(changed.logs), nodes)
 
 
 def _first_unlogged(
-    changes: ChunkChanges, pair: ArrayPair, logged: dict[NodeId, CoordinateSet]
+    changes: ChunkChanges, pair: ArrayPair, logged: Mapping[NodeId, CoordinateSet]
 ) -> list[int] | None:
     """Only chunks inside both grids: a resize removes others without logging them."""
     grids = [data.num_chunks for data in _sides(pair)]

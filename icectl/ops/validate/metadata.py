@@ -5,7 +5,7 @@ Snapshots are read once, parents first; a parent is kept until its last child wa
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import islice
@@ -36,6 +36,7 @@ from icectl.model.transaction_log import TransactionLog
 from icectl.ops.diff.result import ArrayPair
 from icectl.ops.validate.findings import Report
 from icectl.pipeline.chunk_data import DecodableArray
+from icectl.pipeline.coordinates import CoordinateSet
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
 from icectl.pipeline.read_ahead import read_in_order
@@ -46,8 +47,8 @@ from icectl.storage.sharded_listing import list_columns_sharded
 Content = bytes | ObjectTooLargeError | None
 """Of a file; None if it does not exist."""
 
-LOG_BYTES_KEPT = 64 << 20
-"""Of transaction logs, for the level `manifests`; it reads further ones again."""
+LOGGED_BYTES_KEPT = 64 << 20
+"""Of the chunks that logs record, for the level `manifests`; it reads further logs again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +60,8 @@ class ChangedArrays:
     logs: tuple[SnapshotId, ...]
     """Every log between the two."""
     arrays: tuple[ArrayPair, ...]
-    log_files: tuple[bytes, ...] = ()
-    """The content of all the logs, if it was kept."""
+    logged: Mapping[NodeId, CoordinateSet] | None = None
+    """The chunks of each array that these logs record, if they were kept."""
 
 
 @dataclass(slots=True)
@@ -98,7 +99,7 @@ def check_metadata(
     with_logs: bool = False,
 ) -> Metadata:
     """With `decode`, also collects what is needed to decode chunks; `with_logs` keeps logs."""
-    bytes_to_keep = LOG_BYTES_KEPT if with_logs else 0
+    bytes_to_keep = LOGGED_BYTES_KEPT if with_logs else 0
     return _Walk(repository, history, report, decode, bytes_to_keep).run(progress)
 
 
@@ -132,15 +133,18 @@ class _Walk:
 
         background = ThreadPoolExecutor(1, "icectl-listing")
         try:
-            # What the snapshots refer to was written before the state was read.
-            sizes = background.submit(self._list_manifests)
+            sizes: Future[dict[str, int | None]] | None = None
             with progress.phase("reading snapshots", len(self.history.parents)) as counter:
                 for snapshot_id in self.history.parents_first():
                     data, *logs = take(1 + len(self._log_ids(snapshot_id)))
                     self._check(snapshot_id, data, logs)
                     left.remove(snapshot_id)
                     counter.advance()
-            self._check_manifest_files(sizes)
+                    if sizes is None and self.found.claims:
+                        # What snapshots refer to was written before the state was read.
+                        sizes = background.submit(self._list_manifests)
+            if sizes is not None:
+                self._check_manifest_files(sizes.result())
         finally:
             background.shutdown(wait=False)
         if left:  # for whatever reason: a check that skipped something must not pass
@@ -292,7 +296,7 @@ class _Walk:
         if grandparent is None and not self._explain(logs, step):
             return
         self.report.extend(check_changes_logged(logs, step), (snapshot_id,))
-        self._note_changes(snapshot_id, parent_id, logs, before, after, (*pruned_files, own_file))
+        self._note_changes(snapshot_id, parent_id, logs, before, after)
 
     @staticmethod
     def _explain(logs: Iterable[TransactionLog], step: Step) -> bool:
@@ -343,10 +347,9 @@ class _Walk:
         self,
         snapshot_id: SnapshotId,
         parent_id: SnapshotId,
-        logs: Iterable[TransactionLog],
+        logs: Sequence[TransactionLog],
         before: NodeTable,
         after: NodeTable,
-        files: Sequence[Content],
     ) -> None:
         pairs = []
         for node_id in after.arrays:
@@ -362,14 +365,23 @@ class _Walk:
         if pairs:
             pairs.sort(key=lambda pair: pair.path)
             log_ids = tuple(log.id for log in logs)
-            kept = tuple(data for data in files if isinstance(data, bytes))
-            size = sum(map(len, kept))
-            if size > self.bytes_to_keep:
-                kept = ()
-            else:
-                self.bytes_to_keep -= size
-            changed = ChangedArrays(snapshot_id, parent_id, log_ids, tuple(pairs), kept)
+            logged = self._keep_logged({pair.after.id for pair in pairs if pair.after}, logs)
+            changed = ChangedArrays(snapshot_id, parent_id, log_ids, tuple(pairs), logged)
             self.found.changes.append(changed)
+
+    def _keep_logged(
+        self, nodes: set[NodeId], logs: Sequence[TransactionLog]
+    ) -> Mapping[NodeId, CoordinateSet] | None:
+        size = sum(
+            array.chunks.nbytes
+            for log in logs
+            for array in log.updated_chunks
+            if array.node_id in nodes
+        )
+        if size > self.bytes_to_keep:
+            return None
+        self.bytes_to_keep -= size
+        return collect_logged(logs, nodes)
 
     def _list_manifests(self) -> dict[str, int | None]:
         storage, directory = self.repository.storage, self.repository.layout.manifests
@@ -381,11 +393,8 @@ class _Walk:
             for name, size in zip(part.names, part.sizes.tolist(), strict=True)
         }
 
-    def _check_manifest_files(self, listed: Future[dict[str, int | None]]) -> None:
+    def _check_manifest_files(self, sizes: Mapping[str, int | None]) -> None:
         """Existence and size, by one listing."""
-        if not self.found.claims:
-            return
-        sizes = listed.result()
         for manifest_id, claim in self.found.claims.items():
             users = self.found.users[manifest_id]
             path = self.repository.layout.manifest(manifest_id)
@@ -396,6 +405,18 @@ class _Walk:
             size = sizes[path]
             if self.repository.is_writable and size is not None:
                 self.report.extend(check_manifest_size(claim, size), users)
+
+
+def collect_logged(
+    logs: Iterable[TransactionLog], nodes: Iterable[NodeId]
+) -> dict[NodeId, CoordinateSet]:
+    """The chunks of these nodes that the logs record."""
+    logged = {node_id: CoordinateSet() for node_id in nodes}
+    for log in logs:
+        for array in log.updated_chunks:
+            if array.node_id in logged:
+                logged[array.node_id].add(array.chunks)
+    return logged
 
 
 def _content_of(data: bytes | StorageError) -> Content:

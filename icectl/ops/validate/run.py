@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from icectl.checks.rules import Level, Severity
 from icectl.errors import Hint, IcectlError
 from icectl.ops.validate.findings import Report
 from icectl.ops.validate.history import check_ancestry, read_history
-from icectl.ops.validate.refs import check_refs
+from icectl.ops.validate.refs import check_ops_log, check_refs
 from icectl.ops.validate.result import CheckedCounts, ValidateResult, build_result
 from icectl.pipeline.engine import ChooseEngine
 from icectl.pipeline.local_engine import local_engine
@@ -64,12 +65,16 @@ def validate(
         if (backups := describe_backups(storage)) is not None:
             notes.append(backups)
     else:
+        background = ThreadPoolExecutor(1, "icectl-ops-log")
+        ops_log = background.submit(_check_ops_log, repository, report)
+        background.shutdown(wait=False)
         history = read_history(repository, options.refs)
         report.extend(check_ancestry(repository, history))
         if options.level >= Level.METADATA or options.open_source is not None:
             checked, engine = _check_files(
                 repository, history, options, report, notes, progress or Progress()
             )
+        ops_log.result()
         _forget_what_went(repository, report)
     result = build_result(
         report,
@@ -81,6 +86,11 @@ def validate(
         notes=tuple(notes),
     )
     return result, report.missing
+
+
+def _check_ops_log(repository: Repository, report: Report) -> None:
+    if repository.info is not None:
+        check_ops_log(repository.storage, repository.info, report)
 
 
 def _check_files(
