@@ -36,7 +36,7 @@ UNIT_BYTES = 2**20
 UNIT_ITEMS = 64
 """Handing a small file to a thread costs more than reading it from a disk."""
 LOCAL_READERS = 2
-REMOTE_READERS = 32
+REMOTE_READERS = 128
 LARGE_MANIFEST = 10_000
 """The number of references from which decoding is array work, which threads do in parallel."""
 MOST_PENDING = 2**24

@@ -66,17 +66,23 @@ def check_newest(
     ignored: Set[str] = frozenset(),
     *,
     needs_all: bool = False,
+    backups: Mapping[str, int] | None = None,
 ) -> None:
     """`FormatError` if a backup is newer than `repo` itself: somebody put an old `repo` back.
 
     Reads only backups that the ops log does not name: those made since the newest update, by
     writers that are at work or gave up, and the last one before. With `needs_all`, an unreadable
-    one of them is an error as well. Those `ignored`, by path, do not count.
+    one of them is an error as well. Those `ignored`, by path, do not count. `backups` are all that
+    exist, if they were listed already.
     """
     newest = info.latest_updates[0].updated_at if info.latest_updates else 0
     # The newest are listed first, and there may be very many others.
     since = YEAR_3000_MILLISECONDS - newest // 1000 + CLOCKS_DIFFER_MILLISECONDS
-    copies = list_backups(storage, ListingShard(through=f"{REPO_PATH}.{since}"))
+    shard = ListingShard(through=f"{REPO_PATH}.{since}")
+    if backups is None:
+        copies = list_backups(storage, shard)
+    else:
+        copies = {name: made for name, made in backups.items() if name in shard}
     named = {update.backup_path for update in info.latest_updates}
     unnamed = sorted(copies.keys() - named, key=copies.__getitem__, reverse=True)
     younger = [name for name in unnamed if copies[name] > newest // 1000]

@@ -37,14 +37,23 @@ _REMAINS = {BACKUPS, STANDARD.snapshots}
 """Directories that only a repository has."""
 
 
-def open_repository(storage: Storage, *, for_update: bool = False) -> Repository:
+def open_repository(
+    storage: Storage, *, for_update: bool = False, with_clock: bool = False
+) -> Repository:
     """The newest state of the repository; `RepositoryNotFoundError` if there is none.
 
-    `for_update` saves the caller's change to `repo` the request that reads it again.
+    `for_update` saves the caller's change to `repo` the request that reads it again, `with_clock`
+    the time that a following `read_clock` of an object store takes.
     """
+    found = None
     try:
-        found = FoundRepo(storage) if for_update else None
-        data = storage.read(REPO_PATH) if found is None else found.bytes.data
+        if for_update:
+            found = FoundRepo(storage)
+            data = found.bytes.data
+        elif with_clock:
+            data = storage.read_versioned(REPO_PATH).data
+        else:
+            data = storage.read(REPO_PATH)
     except ObjectNotFoundError:
         return _open_ref_files(storage)
     try:

@@ -57,8 +57,12 @@ def backup_object(name: str) -> str:
 
 
 def read_repo(storage: Storage, path: str = REPO_PATH) -> RepoInfo:
+    return decode_repo_at(storage.read(path), path)
+
+
+def decode_repo_at(data: bytes, path: str) -> RepoInfo:
     try:
-        return decode_repo(storage.read(path))
+        return decode_repo(data)
     except FormatError as error:
         raise error.at(path) from None
 

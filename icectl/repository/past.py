@@ -25,7 +25,9 @@ from icectl.repository.ops_log import (
     BACKUPS,
     OpsLogBeyondReach,
     backup_object,
+    decode_repo_at,
     decode_repo_file,
+    read_repo,
     read_repo_file,
     walk_updates,
 )
@@ -69,6 +71,11 @@ class Timeline:
     def _read_window(self, path: str) -> RepoFile:
         data = self._windows.get(path)
         return read_repo_file(self.storage, path) if data is None else decode_repo_file(data, path)
+
+    def read_backup(self, path: str) -> RepoInfo:
+        """The whole state in a backup, which may be one that the ops log was read from."""
+        data = self._windows.get(path)
+        return read_repo(self.storage, path) if data is None else decode_repo_at(data, path)
 
     @cached_property
     def _windows(self) -> Mapping[str, bytes]:
@@ -236,8 +243,9 @@ class PastStates:
         for number in range(start, end):
             update = self.updates[number]
             if isinstance(update.update_type, UNRECORDED):
-                if number == 0:
-                    targets[0] = _target_in(update.update_type, self._states[0])
+                if number in self._states:
+                    state = self._states[number]
+                    targets[number - start] = _target_in(update.update_type, state)
                 elif update.backup_path is not None:
                     numbers[backup_object(update.backup_path)] = number
         for path, data in self._storage.read_many(numbers, concurrency=READS_IN_FLIGHT):
@@ -264,6 +272,10 @@ class PastStates:
             return self.state(number) is None
         later = range(self._oldest_copy + 1, number)
         return any(self.updates[one].backup_path is not None for one in later)
+
+    def read_ends(self) -> None:
+        """Read the backups of the newest and the oldest past state, which every check needs."""
+        self.read_ahead({1, min(self._oldest_copy, len(self.updates) - 1)})
 
     def oldest_state(self) -> State:
         """The first existing one: older copies were cleared, or their loss is known."""

@@ -140,7 +140,9 @@ class _OpsLogProvenance:
         self._known_missing = known_missing
         self.abandoned_backups = find_backups_to_abandon(timeline, abandon_history)
         ignored = known_missing | {*self.abandoned_backups}
-        check_newest(timeline.storage, timeline.info, ignored, needs_all=True)
+        # Almost every collection needs all the names, so they are listed once.
+        names = timeline.backups
+        check_newest(timeline.storage, timeline.info, ignored, needs_all=True, backups=names)
 
     def check_unkept(self, kept: Set[SnapshotId], unkept: Set[SnapshotId]) -> None:
         check_lost_history(
@@ -153,6 +155,7 @@ class _OpsLogProvenance:
         unexplained = Unexplained({*snapshots}, {*logs})
         if unexplained:
             past = PastStates(self._timeline, self._known_missing)
+            past.read_ends()
             _check_last_step(past)
             _check_last_target(self._timeline.storage, self._timeline.info, past)
             _check_explained(self._timeline.info, past, unexplained, check_time)

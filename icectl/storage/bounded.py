@@ -24,24 +24,28 @@ def map_bounded(
     `ahead` may be a function, for a bound that changes. The items are consumed lazily. If the
     caller stops early, calls that have not started are cancelled.
     """
-    from concurrent.futures import FIRST_COMPLETED, wait
+    from queue import SimpleQueue
 
+    # A queue, since waiting for any of many futures costs as much as there are of them.
+    done: SimpleQueue[Future[Result]] = SimpleQueue()
     source = iter(items)
     pending: set[Future[Result]] = set()
 
-    def fill(waiting: int) -> None:
+    def fill() -> None:
         bound = ahead() if callable(ahead) else ahead
-        room = max(0, bound - len(pending) - waiting)
-        pending.update(submit(item) for item in islice(source, room))
+        for item in islice(source, max(0, bound - len(pending))):
+            future = submit(item)
+            pending.add(future)
+            future.add_done_callback(done.put)
 
     try:
-        fill(0)
+        fill()
         while pending:
-            done, pending = wait(pending, return_when=FIRST_COMPLETED)
-            for waiting, future in enumerate(done, 1 - len(done)):
-                result = future.result()
-                fill(-waiting)
-                yield result
+            future = done.get()
+            pending.remove(future)
+            result = future.result()
+            fill()
+            yield result
     finally:
         for future in pending:
             future.cancel()

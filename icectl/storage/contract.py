@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COLUMNS_BATCH = 1000
-READS_IN_FLIGHT = 64
+READS_IN_FLIGHT = 128
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,6 +179,8 @@ def run(command: Command) -> Measurement:
     if command.before:
         command.before()
     environment = os.environ | {"ICECHUNK_LOG": "error"}
+    # Installed packages have bytecode, so icectl shall have it from its second run on.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     if command.store:
         environment |= command.store.environment
         command.store.take_traffic()

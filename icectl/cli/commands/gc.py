@@ -119,6 +119,7 @@ def collect(
     from icectl.ops.gc.safeguards import MaxDelete, check_cutoff, read_known_missing
     from icectl.ops.gc.saved_plan import check_plan_path, read_plan, write_plan
     from icectl.pipeline.progress import Progress
+    from icectl.repository.open import open_repository
 
     kinds = _parse_kinds(only)
     deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime is not None else None
@@ -137,6 +138,7 @@ def collect(
         raise UsageError("--truncate-ops-log requires --overwritten-older-than")
     engines = spark.choose(engine, "gc")
     storage = context.open_storage()
+    found = open_repository(storage, with_clock=True)
     now = storage.read_clock()
     cutoff = _cutoff(older_than, saved, now)
     check_cutoff(cutoff, now, allow_recent=allow_recent)
@@ -168,7 +170,7 @@ def collect(
 
     with engines:
         if dry_run:
-            result = finish_plan(plan_run(storage, options, progress))
+            result = finish_plan(plan_run(storage, options, progress, found))
         else:
             asked = False
             planned: GcResult
@@ -185,7 +187,7 @@ def collect(
                     context.confirm((again if asked else "") + question, yes=yes, plan=plan_blocks)
                     asked = True
 
-            _, deleted = collect_garbage(storage, options, approve, progress)
+            _, deleted = collect_garbage(storage, options, approve, progress, found)
             result = finished(planned, deleted)
     for note in render_notes(result):
         context.warn(note)

@@ -6,10 +6,13 @@ Anything unreadable, missing or contradictory stops the planning, and nothing is
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from icectl.checks.manifest import ManifestClaim
+from icectl.errors import IcectlError
 from icectl.model.ids import SnapshotId
 from icectl.ops.gc.reachability import KeptSnapshots, check_log_ids, find_kept_snapshots
 from icectl.pipeline.comparison import check_chunks, check_present, find_garbage
@@ -69,17 +72,32 @@ def plan_gc(
     """Plan to delete objects created before `cutoff` (storage's clock) that no version needs."""
     progress = progress or Progress()
     storage = repository.storage
-    provenance = read_provenance(repository, known_missing, abandon_history)
     # The state was read before anything is listed, so that what it refers to is in the listings.
-    with Listings(storage, progress) as listings:
+    with Listings(storage, progress) as listings, _in_background() as background:
         for kind in (ObjectKind.SNAPSHOT, ObjectKind.MANIFEST, ObjectKind.TRANSACTION_LOG):
             listings.begin(kind)
+        reading = background.submit(read_provenance, repository, known_missing, abandon_history)
+        try:
+            snapshots = find_kept_snapshots(repository, listings, cutoff, progress)
+        except IcectlError:
+            reading.result()  # an old `repo` refers to files that are gone
+            raise
+        provenance = reading.result()
         listed_snapshots = listings.wait_for(ObjectKind.SNAPSHOT)
-        snapshots = find_kept_snapshots(repository, listed_snapshots, cutoff, progress)
         unkept = listed_snapshots.ids[~id_set(snapshots.kept).contains(listed_snapshots.ids)]
         provenance.check_unkept(snapshots.kept, {*map(SnapshotId, unkept.to_bytes())})
         manifests = listings.wait_for(ObjectKind.MANIFEST)
         kept_manifests = _check_manifests_present(snapshots, manifests)
+        logs = listings.wait_for(ObjectKind.TRANSACTION_LOG)
+        kept_logs = _check_logs_present(snapshots, logs, known_missing)
+        check_log_ids(storage, logs, kept_logs, known_missing, progress)
+        log_garbage = find_garbage(storage, logs, kept_logs, cutoff, progress)
+        checking = background.submit(
+            provenance.check_released,
+            snapshot_ids(snapshots.garbage) | snapshots.dropped,
+            snapshot_ids(log_garbage),
+            progress.check_time,
+        )
         claims = snapshots.claims.values()
         num_chunk_refs = sum(claim.num_chunk_refs for claim in claims)
         engine = choose_engine(num_chunk_refs)
@@ -94,20 +112,13 @@ def plan_gc(
             progress,
             with_sizes=manifests.size is not None,
         )
-        logs = listings.wait_for(ObjectKind.TRANSACTION_LOG)
-        kept_logs = _check_logs_present(snapshots, logs, known_missing)
-        check_log_ids(storage, logs, kept_logs, known_missing, progress)
+        checking.result()
     garbage: dict[ObjectKind, GarbageSet] = {
         ObjectKind.SNAPSHOT: snapshots.garbage,
-        ObjectKind.TRANSACTION_LOG: find_garbage(storage, logs, kept_logs, cutoff, progress),
+        ObjectKind.TRANSACTION_LOG: log_garbage,
         ObjectKind.MANIFEST: find_garbage(storage, manifests, kept_manifests, cutoff, progress),
         ObjectKind.CHUNK: chunks.garbage,
     }
-    provenance.check_released(
-        snapshot_ids(snapshots.garbage) | snapshots.dropped,
-        snapshot_ids(garbage[ObjectKind.TRANSACTION_LOG]),
-        progress.check_time,
-    )
     num_listed = {
         ObjectKind.SNAPSHOT: len(listed_snapshots),
         ObjectKind.TRANSACTION_LOG: len(logs),
@@ -128,6 +139,16 @@ def plan_gc(
         engine=engine,
         abandoned_backups=provenance.abandoned_backups,
     )
+
+
+@contextmanager
+def _in_background() -> Iterator[ThreadPoolExecutor]:
+    """A thread for the requests of the provenance, which few other requests wait for."""
+    pool = ThreadPoolExecutor(1, "icectl-provenance")
+    try:
+        yield pool
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,7 +6,7 @@ the cutoff. The kept snapshots name the manifests that stay, and those the chunk
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,7 @@ from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.node_columns import SnapshotColumns
 from icectl.model.repo import RepoInfo, pruned_logs_of
 from icectl.pipeline.id_columns import IdSet, id_set
-from icectl.pipeline.listings import Listing, read_candidates
+from icectl.pipeline.listings import Listing, Listings, read_candidates
 from icectl.pipeline.objects import Garbage, ObjectKind
 from icectl.pipeline.progress import Progress
 from icectl.pipeline.references import check_root_v1, mark_snapshot, merge_claims
@@ -44,7 +44,6 @@ from icectl.storage.contract import Storage
 LOG_HEAD = 2**18
 """The first zstd block ends here at the latest, and the id is in it."""
 LOG_READERS = 16
-SNAPSHOTS_IN_FLIGHT = 64
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,34 +60,41 @@ class KeptSnapshots:
 
 
 def find_kept_snapshots(
-    repository: Repository, listing: Listing, cutoff: int, progress: Progress
+    repository: Repository, listings: Listings, cutoff: int, progress: Progress
 ) -> KeptSnapshots:
+    """Read the kept snapshots while `listings` lists all of them."""
     # It cannot be deleted, so its file or its entry is lost.
     raise_first(
         check_main(repository.branches(), repository.refs.branch_object(DEFAULT_BRANCH)),
         hint=Remedy("create-branch", {"branch": DEFAULT_BRANCH}),
     )
     if repository.info is not None:
-        return _find_kept_v2(repository.storage, repository.info, listing, cutoff, progress)
-    return _find_kept_v1(repository, listing, cutoff, progress)
+        return _find_kept_v2(repository.storage, repository.info, listings, cutoff, progress)
+    return _find_kept_v1(repository, listings, cutoff, progress)
 
 
 def _find_kept_v2(
-    storage: Storage, info: RepoInfo, listing: Listing, cutoff: int, progress: Progress
+    storage: Storage, info: RepoInfo, listings: Listings, cutoff: int, progress: Progress
 ) -> KeptSnapshots:
     raise_first(check_repo_order(sorted_lists(info)))
     raise_first(check_backup_names(info))
     raise_first(check_ancestry(info))
     state = state_of(info)
+    claims: dict[ManifestId, ManifestClaim] = {}
+    seen: set[bytes] = set()
+
+    def read_claims(ids: Collection[SnapshotId]) -> None:
+        for snapshot in read_snapshots(storage, ids, progress) if ids else ():
+            merge_claims(claims, snapshot.manifest_files.new_infos(seen), snapshot.id)
+
+    read_claims(state.reachable)
+    listing = listings.wait_for(ObjectKind.SNAPSHOT)
     others = np.flatnonzero(~id_set(state.reachable).contains(listing.ids))
     garbage = read_candidates(storage, listing, others, progress).created_before(cutoff)
     old = {SnapshotId(id_) for id_ in garbage.ids.to_bytes()}
     # Unreachable ones stay if they are young, and if the listing does not have them yet.
     kept = frozenset(id_ for id_ in state.parents if id_ in state.reachable or id_ not in old)
-    claims: dict[ManifestId, ManifestClaim] = {}
-    seen: set[bytes] = set()
-    for snapshot in read_snapshots(storage, kept, progress):
-        merge_claims(claims, snapshot.manifest_files.new_infos(seen), snapshot.id)
+    read_claims(kept - state.reachable)
     dropped = frozenset(state.parents.keys() - kept)
     logs = set(kept)
     # A kept child of a dropped snapshot needs the log of its parent from now on.
@@ -105,7 +111,7 @@ def _find_kept_v2(
 
 
 def _find_kept_v1(
-    repository: Repository, listing: Listing, cutoff: int, progress: Progress
+    repository: Repository, listings: Listings, cutoff: int, progress: Progress
 ) -> KeptSnapshots:
     claims: dict[ManifestId, ManifestClaim] = {}
     seen: set[bytes] = set()
@@ -119,6 +125,7 @@ def _find_kept_v1(
         parents[snapshot.id] = snapshot.parent_id
     raise_first(check_ancestry_v1(parents))  # everything older than a cycle would be garbage
     kept = frozenset(parents)
+    listing = listings.wait_for(ObjectKind.SNAPSHOT)
     others = np.flatnonzero(~id_set(kept).contains(listing.ids))
     candidates = read_candidates(repository.storage, listing, others, progress)
     return KeptSnapshots(
@@ -137,7 +144,7 @@ def read_snapshots(
     """The snapshots in no particular order; `FormatError` if one is missing or damaged."""
     paths = {ObjectKind.SNAPSHOT.path(id_): id_ for id_ in ids}
     with progress.phase("reading snapshots", len(paths)) as counter:
-        for path, data in storage.read_many(paths, concurrency=SNAPSHOTS_IN_FLIGHT):
+        for path, data in storage.read_many(paths):
             progress.check_time()
             if isinstance(data, ObjectNotFoundError):
                 raise error_of(missing(path, "a kept version needs it"))

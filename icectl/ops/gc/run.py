@@ -52,14 +52,22 @@ class PlannedRun:
     """Objects that the saved plan names and that are now in use or already deleted."""
 
 
-def plan_run(storage: Storage, options: GcOptions, progress: Progress | None = None) -> PlannedRun:
-    """The plan for the newest state; made again if the state changed meanwhile."""
+def plan_run(
+    storage: Storage,
+    options: GcOptions,
+    progress: Progress | None = None,
+    found: Repository | None = None,
+) -> PlannedRun:
+    """The plan for the newest state; made again if the state changed meanwhile.
+
+    `found` is the state if the caller has just read it.
+    """
     progress = progress or Progress()
     if options.backups_older_than is not None:
         check_backups_cutoff(storage, options.backups_older_than, options.cutoff)
     earlier = ""
     for _ in range(MAX_RESTARTS):
-        repository = open_repository(storage)
+        repository, found = found or open_repository(storage), None
         check_repository(repository)
         try:
             return _plan(repository, options, progress)
@@ -80,11 +88,12 @@ def collect_garbage(
     options: GcOptions,
     approve: Callable[[PlannedRun], None],
     progress: Progress | None = None,
+    found: Repository | None = None,
 ) -> tuple[PlannedRun, Deleted]:
     """Plan, and execute unless `approve` raises; again if others use objects that were to go."""
     progress = progress or Progress()
     for _ in range(MAX_RESTARTS):
-        run = plan_run(storage, options, progress)
+        run, found = plan_run(storage, options, progress, found), None
         approve(run)
         try:
             return run, execute_gc(run.plan, options.only, run.backups, progress)

@@ -10,17 +10,16 @@ from itertools import compress
 from math import prod
 from typing import TYPE_CHECKING, NamedTuple
 
+from icectl.errors import StorageError
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.repo import SnapshotInfo
 from icectl.model.snapshot import ArrayNodeData, ManifestFileInfo, Snapshot, path_sort_key
 from icectl.pipeline.progress import Progress
-from icectl.pipeline.read_ahead import read_ahead
+from icectl.pipeline.read_ahead import read_ahead, read_in_order
 from icectl.repository.repository import Repository
 
 if TYPE_CHECKING:
     from icectl.model.node_columns import NodeColumns, SnapshotColumns
-
-SNAPSHOTS_AHEAD = 64
 
 
 @dataclass(slots=True)
@@ -109,12 +108,10 @@ def _read_in_order(
         yield from (snapshot for _, snapshot in read_ahead(repository.read_snapshot, ids))
         return
     # Threads read; this one decodes, since decoding holds the interpreter's lock.
-    files = read_ahead(
-        lambda id_: repository.storage.read(repository.layout.snapshot(id_)),
-        ids,
-        ahead=SNAPSHOTS_AHEAD,
-    )
-    for id_, data in files:
+    files = read_in_order(repository.storage, map(repository.layout.snapshot, ids))
+    for id_, (_, data) in zip(ids, files, strict=True):
+        if isinstance(data, StorageError):
+            raise data
         yield repository.decode_snapshot(id_, data)
 
 

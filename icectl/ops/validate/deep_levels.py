@@ -17,9 +17,9 @@ from icectl.ops.validate.manifests import (
     ManifestItem,
     ManifestNote,
     manifest_items,
-    ordered_items,
+    ordered_batches,
     report_notes,
-    weigh,
+    weigh_batch,
 )
 from icectl.ops.validate.metadata import Metadata
 from icectl.ops.validate.result import CheckedCounts
@@ -122,9 +122,9 @@ def _work(check: DeepCheck, manifests: list[ManifestItem], containers: Container
     return Work(
         "reading manifests",
         check.repository.storage,
-        ordered_items(metadata, manifests),
+        ordered_batches(metadata, manifests),
         function,
-        weigh,
+        weigh_batch,
         {REFERENCES: REFERENCED_CHUNKS},
         references_at_once=1_000_000,
     )

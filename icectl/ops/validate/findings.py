@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
+from threading import Lock
 
 from icectl import limits
 from icectl.checks import rules
@@ -47,6 +48,8 @@ class Report:
     """Files that are missing or damaged, and that a mirror may still have."""
     _rows: dict[Problem, int] = field(default_factory=dict)
     _num_known_kept: int = 0
+    _lock: Lock = field(default_factory=Lock)
+    """The ops log is checked on a thread of its own."""
 
     def count(self, severity: Severity) -> int:
         return sum(count for rule, count in self.counts.items() if rule.severity == severity)
@@ -54,24 +57,25 @@ class Report:
     def add(self, problem: Problem, snapshots: Collection[SnapshotId] = ()) -> None:
         if len(problem.detail) > limits.MESSAGE_CHARACTERS:
             problem = replace(problem, detail=limits.shorten(problem.detail))
-        if problem.rule.severity == "error":
-            self.unsound.update(snapshots)
-        if problem.rule in LOST_FILE:
-            self.lost_files[problem.object] = None
-        row = self._rows.get(problem)
-        if row is not None:
-            self.problems[row] = problem, (*self.problems[row][1], *snapshots)
-            return
-        if problem.key in self.known:
-            self.num_known += 1
-            is_kept = self._num_known_kept < self.limit
-            self._num_known_kept += is_kept
-        else:
-            self.counts[problem.rule] += 1
-            is_kept = len(self.problems) - self._num_known_kept < self.limit
-        if is_kept:
-            self._rows[problem] = len(self.problems)
-            self.problems.append((problem, snapshots))
+        with self._lock:
+            if problem.rule.severity == "error":
+                self.unsound.update(snapshots)
+            if problem.rule in LOST_FILE:
+                self.lost_files[problem.object] = None
+            row = self._rows.get(problem)
+            if row is not None:
+                self.problems[row] = problem, (*self.problems[row][1], *snapshots)
+                return
+            if problem.key in self.known:
+                self.num_known += 1
+                is_kept = self._num_known_kept < self.limit
+                self._num_known_kept += is_kept
+            else:
+                self.counts[problem.rule] += 1
+                is_kept = len(self.problems) - self._num_known_kept < self.limit
+            if is_kept:
+                self._rows[problem] = len(self.problems)
+                self.problems.append((problem, snapshots))
 
     def extend(self, problems: Iterable[Problem], snapshots: Collection[SnapshotId] = ()) -> None:
         for problem in problems:

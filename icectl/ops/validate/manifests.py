@@ -26,7 +26,7 @@ from icectl.model.snapshot import ArrayNodeData
 from icectl.ops.diff.chunks import ManifestSource, read_chunk_changes
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
 from icectl.ops.validate.findings import Report
-from icectl.ops.validate.metadata import ChangedArrays, Metadata
+from icectl.ops.validate.metadata import ChangedArrays, Metadata, collect_logged
 from icectl.ops.validate.result import CheckedCounts
 from icectl.ops.validate.virtual import SourceUse, find_sources
 from icectl.pipeline.chunk_data import chunk_rows
@@ -60,6 +60,14 @@ class CommitItem:
 
 
 @dataclass(frozen=True, slots=True)
+class Batch:
+    """Manifests that one thread or task reads, and then the commit that changed them."""
+
+    manifests: Sequence[ManifestItem]
+    commit: CommitItem | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ManifestNote:
     number: int
     num_chunk_refs: int | None
@@ -84,23 +92,27 @@ def manifest_items(metadata: Metadata) -> list[ManifestItem]:
     ]
 
 
-def ordered_items(
-    metadata: Metadata, manifests: Iterable[ManifestItem]
-) -> list[ManifestItem | CommitItem]:
+def ordered_batches(metadata: Metadata, manifests: Iterable[ManifestItem]) -> list[Batch]:
     left = {item.claim.id: item for item in manifests}
-    items: list[ManifestItem | CommitItem] = []
+    batches: list[Batch] = []
     for number, changed in enumerate(metadata.changes):
         needed = [id_ for id_ in manifests_of(changed.arrays) if id_ in metadata.claims]
-        items += (left.pop(id_) for id_ in needed if id_ in left)
-        items.append(CommitItem(number, changed, {id_: metadata.claims[id_] for id_ in needed}))
-    return [*items, *left.values()]
+        new = [left.pop(id_) for id_ in needed if id_ in left]
+        commit = CommitItem(number, changed, {id_: metadata.claims[id_] for id_ in needed})
+        # Many at once are a job for many threads.
+        batches += (Batch([item]) for item in new[1:])
+        batches.append(Batch(new[:1], commit))
+    return [*batches, *(Batch([item]) for item in left.values())]
 
 
-def weigh(item: ManifestItem | CommitItem) -> tuple[int, int]:
-    """The manifests of a commit are read for their own items."""
-    if isinstance(item, CommitItem):
-        return 0, 0
+def weigh(item: ManifestItem) -> tuple[int, int]:
     return item.claim.size_bytes, item.claim.num_chunk_refs
+
+
+def weigh_batch(batch: Batch) -> tuple[int, int]:
+    """The other manifests of the commit are read for their own batches."""
+    weights = [*map(weigh, batch.manifests)]
+    return sum(size for size, _ in weights), sum(count for _, count in weights)
 
 
 class ManifestCache:
@@ -160,13 +172,14 @@ class CheckManifests:
     """Given if the sources of virtual chunks are wanted."""
     cache: ManifestCache = field(default_factory=ManifestCache)
 
-    def __call__(self, items: Sequence[ManifestItem | CommitItem]) -> Iterator[Any]:
-        for item in items:
-            if isinstance(item, ManifestItem):
+    def __call__(self, batches: Sequence[Batch]) -> Iterator[Any]:
+        for batch in batches:
+            for item in batch.manifests:
                 yield from self._check_manifest(item)
-            else:
-                problems = find_unlogged(self.repository, self, item.changed, item.claims)
-                yield CommitNote(item.number, list(problems))
+            if batch.commit is not None:
+                commit = batch.commit
+                problems = find_unlogged(self.repository, self, commit.changed, commit.claims)
+                yield CommitNote(commit.number, list(problems))
 
     def _check_manifest(self, item: ManifestItem) -> Iterator[Any]:
         problems: list[Problem] = []
@@ -300,17 +313,14 @@ def _node(pair: ArrayPair) -> NodeId:
 
 def _read_logged(
     repository: Repository, changed: ChangedArrays, nodes: set[NodeId]
-) -> dict[NodeId, CoordinateSet]:
-    logged = {node_id: CoordinateSet() for node_id in nodes}
-    for log_id in changed.logs:
-        for array in repository.read_transaction_log(log_id).updated_chunks:
-            if array.node_id in logged:
-                logged[array.node_id].add(array.chunks)
-    return logged
+) -> Mapping[NodeId, CoordinateSet]:
+    if changed.logged is not None:
+        return changed.logged
+    return collect_logged(repository.read_transaction_logs(changed.logs), nodes)
 
 
 def _first_unlogged(
-    changes: ChunkChanges, pair: ArrayPair, logged: dict[NodeId, CoordinateSet]
+    changes: ChunkChanges, pair: ArrayPair, logged: Mapping[NodeId, CoordinateSet]
 ) -> list[int] | None:
     """Only chunks inside both grids: a resize removes others without logging them."""
     grids = [data.num_chunks for data in _sides(pair)]

@@ -5,8 +5,10 @@ Snapshots are read once, parents first; a parent is kept until its last child wa
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from icectl.checks import rules
 from icectl.checks.listing import missing
@@ -25,7 +27,7 @@ from icectl.checks.transaction_log import (
     check_log,
     check_log_against,
 )
-from icectl.errors import FormatError, ObjectNotFoundError, ObjectTooLargeError
+from icectl.errors import FormatError, ObjectNotFoundError, ObjectTooLargeError, StorageError
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.node_columns import columns_of
 from icectl.model.node_table import NodeTable, is_array
@@ -34,14 +36,19 @@ from icectl.model.transaction_log import TransactionLog
 from icectl.ops.diff.result import ArrayPair
 from icectl.ops.validate.findings import Report
 from icectl.pipeline.chunk_data import DecodableArray
+from icectl.pipeline.coordinates import CoordinateSet
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
-from icectl.pipeline.read_ahead import read_ahead
+from icectl.pipeline.read_ahead import read_in_order
 from icectl.repository.history import History
 from icectl.repository.repository import Repository
+from icectl.storage.sharded_listing import list_columns_sharded
 
 Content = bytes | ObjectTooLargeError | None
 """Of a file; None if it does not exist."""
+
+LOGGED_BYTES_KEPT = 64 << 20
+"""Of the chunks that logs record, for the level `manifests`; it reads further logs again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +60,8 @@ class ChangedArrays:
     logs: tuple[SnapshotId, ...]
     """Every log between the two."""
     arrays: tuple[ArrayPair, ...]
+    logged: Mapping[NodeId, CoordinateSet] | None = None
+    """The chunks of each array that these logs record, if they were kept."""
 
 
 @dataclass(slots=True)
@@ -87,19 +96,27 @@ def check_metadata(
     progress: Progress,
     *,
     decode: bool = False,
+    with_logs: bool = False,
 ) -> Metadata:
-    """With `decode`, also collects what is needed to decode chunks."""
-    return _Walk(repository, history, report, decode=decode).run(progress)
+    """With `decode`, also collects what is needed to decode chunks; `with_logs` keeps logs."""
+    bytes_to_keep = LOGGED_BYTES_KEPT if with_logs else 0
+    return _Walk(repository, history, report, decode, bytes_to_keep).run(progress)
 
 
 class _Walk:
     def __init__(
-        self, repository: Repository, history: History, report: Report, *, decode: bool
+        self,
+        repository: Repository,
+        history: History,
+        report: Report,
+        decode: bool,
+        bytes_to_keep: int,
     ) -> None:
         self.repository = repository
         self.history = history
         self.report = report
         self.decode = decode
+        self.bytes_to_keep = bytes_to_keep
         self.found = Metadata()
         self.waiting = history.num_children()
         self.tables: dict[SnapshotId, tuple[NodeTable, CheckedNodes]] = {}
@@ -108,16 +125,30 @@ class _Walk:
         self.claims_differ = False
 
     def run(self, progress: Progress) -> Metadata:
-        order = self.history.parents_first()
         left = set(self.history.parents)
-        with progress.phase("reading snapshots", len(self.history.parents)) as counter:
-            for snapshot_id, (data, log_data) in read_ahead(self._read, order):
-                self._check(snapshot_id, data, log_data)
-                left.remove(snapshot_id)
-                counter.advance()
+        files = read_in_order(self.repository.storage, self._paths())
+
+        def take(count: int) -> list[Content]:
+            return [_content_of(data) for _, data in islice(files, count)]
+
+        background = ThreadPoolExecutor(1, "icectl-listing")
+        try:
+            sizes: Future[dict[str, int | None]] | None = None
+            with progress.phase("reading snapshots", len(self.history.parents)) as counter:
+                for snapshot_id in self.history.parents_first():
+                    data, *logs = take(1 + len(self._log_ids(snapshot_id)))
+                    self._check(snapshot_id, data, logs)
+                    left.remove(snapshot_id)
+                    counter.advance()
+                    if sizes is None and self.found.claims:
+                        # What snapshots refer to was written before the state was read.
+                        sizes = background.submit(self._list_manifests)
+            if sizes is not None:
+                self._check_manifest_files(sizes.result())
+        finally:
+            background.shutdown(wait=False)
         if left:  # for whatever reason: a check that skipped something must not pass
             raise FormatError(f"{len(left)} snapshots were not checked, such as {min(left)}")
-        self._check_manifest_files()
         if self.decode:
             self._ask_to_decode_inline()
         return self.found
@@ -130,23 +161,23 @@ class _Walk:
                 replace(use, zarr_jsons=documents[use.node_id]) for use in uses
             }
 
-    def _read(self, snapshot_id: SnapshotId) -> tuple[Content, Content]:
+    def _paths(self) -> Iterator[str]:
+        """All files in the order in which they are checked."""
         layout = self.repository.layout
-        log = f"{layout.transactions}/{snapshot_id}" if layout.transactions else None
-        return (
-            self._read_file(layout.snapshot(snapshot_id)),
-            self._read_file(log) if log else None,
-        )
+        for snapshot_id in self.history.parents_first():
+            yield layout.snapshot(snapshot_id)
+            yield from (f"{layout.transactions}/{id_}" for id_ in self._log_ids(snapshot_id))
 
-    def _read_file(self, path: str) -> Content:
-        try:
-            return self.repository.storage.read(path)
-        except ObjectNotFoundError:
-            return None
-        except ObjectTooLargeError as error:
-            return error
+    def _log_ids(self, snapshot_id: SnapshotId) -> tuple[SnapshotId, ...]:
+        """The snapshot's own log, and those of removed ancestors, oldest first."""
+        if self.repository.layout.transactions is None:
+            return ()
+        if self.repository.info is None:
+            return (snapshot_id,)
+        info = self.repository.snapshot_info(snapshot_id)
+        return snapshot_id, *(info.pruned_ancestor_tx_logs or ())
 
-    def _check(self, snapshot_id: SnapshotId, data: Content, log_data: Content) -> None:
+    def _check(self, snapshot_id: SnapshotId, data: Content, logs: Sequence[Content]) -> None:
         parent_id = self.history.parents[snapshot_id]
         # Without its parent, unreadable or not chosen, the snapshot is not compared.
         before, nodes = None, self.last
@@ -158,8 +189,8 @@ class _Walk:
             self.last = snapshot.checked
             after = NodeTable.of_nodes(snapshot_id, snapshot.checked.nodes, {})
         if self.repository.is_writable:
-            self._check_log(snapshot_id, log_data, before, after)
-        elif log_data is not None:
+            self._check_logs(snapshot_id, logs, before, after)
+        elif logs and logs[0] is not None:
             self._check_legacy_log(snapshot_id)
         if after is not None and self.waiting[snapshot_id]:
             self.tables[snapshot_id] = after, self.last
@@ -239,18 +270,19 @@ class _Walk:
             problem = unreadable(rules.LOG_UNREADABLE, path, error)
             self.report.add(problem, (snapshot_id,))
 
-    def _check_log(
+    def _check_logs(
         self,
         snapshot_id: SnapshotId,
-        data: Content,
+        files: Sequence[Content],
         before: NodeTable | None,
         after: NodeTable | None,
     ) -> None:
         parent_id = self.history.parents[snapshot_id]
         is_first = parent_id is None
         self.found.logs.add(snapshot_id)
-        log = self._decode_log(snapshot_id, data, snapshot_id, is_first)
-        pruned = self._read_pruned_logs(snapshot_id)
+        own_file, *pruned_files = files
+        log = self._decode_log(snapshot_id, own_file, snapshot_id, is_first)
+        pruned = self._decode_pruned_logs(snapshot_id, pruned_files)
         if after is None:
             return
         grandparent = self.history.parents.get(parent_id) if parent_id is not None else None
@@ -298,15 +330,13 @@ class _Walk:
         self.report.extend(problems, (needed_by,))
         return log
 
-    def _read_pruned_logs(self, snapshot_id: SnapshotId) -> tuple[TransactionLog, ...] | None:
+    def _decode_pruned_logs(
+        self, snapshot_id: SnapshotId, files: Sequence[Content]
+    ) -> tuple[TransactionLog, ...] | None:
         """The logs of removed ancestors, oldest first; None if one is missing."""
-        if self.repository.info is None:
-            return ()
-        ids = self.repository.snapshot_info(snapshot_id).pruned_ancestor_tx_logs or ()
         logs = []
-        for log_id in ids:
+        for log_id, data in zip(self._log_ids(snapshot_id)[1:], files, strict=True):
             self.found.logs.add(log_id)
-            data = self._read_file(ObjectKind.TRANSACTION_LOG.path(log_id))
             logs.append(self._decode_log(log_id, data, snapshot_id, False))
         return None if None in logs else tuple(log for log in logs if log is not None)
 
@@ -314,7 +344,7 @@ class _Walk:
         self,
         snapshot_id: SnapshotId,
         parent_id: SnapshotId,
-        logs: Iterable[TransactionLog],
+        logs: Sequence[TransactionLog],
         before: NodeTable,
         after: NodeTable,
     ) -> None:
@@ -331,18 +361,37 @@ class _Walk:
                 pairs.append(ArrayPair(new.path, None, new))
         if pairs:
             pairs.sort(key=lambda pair: pair.path)
-            self.found.changes.append(
-                ChangedArrays(snapshot_id, parent_id, tuple(log.id for log in logs), tuple(pairs))
-            )
+            log_ids = tuple(log.id for log in logs)
+            logged = self._keep_logged({pair.after.id for pair in pairs if pair.after}, logs)
+            changed = ChangedArrays(snapshot_id, parent_id, log_ids, tuple(pairs), logged)
+            self.found.changes.append(changed)
 
-    def _check_manifest_files(self) -> None:
-        """Existence and size, by one listing."""
-        if not self.found.claims:
-            return
-        directory = self.repository.layout.manifests
-        sizes = {
-            info.path: info.size for info in self.repository.storage.list(directory, with_info=True)
+    def _keep_logged(
+        self, nodes: set[NodeId], logs: Sequence[TransactionLog]
+    ) -> Mapping[NodeId, CoordinateSet] | None:
+        size = sum(
+            array.chunks.nbytes
+            for log in logs
+            for array in log.updated_chunks
+            if array.node_id in nodes
+        )
+        if size > self.bytes_to_keep:
+            return None
+        self.bytes_to_keep -= size
+        return collect_logged(logs, nodes)
+
+    def _list_manifests(self) -> dict[str, int | None]:
+        storage, directory = self.repository.storage, self.repository.layout.manifests
+        if not storage.is_object_store:
+            return {info.path: info.size for info in storage.list(directory, with_info=True)}
+        return {
+            f"{directory}/{name}": size
+            for part in list_columns_sharded(storage, directory)
+            for name, size in zip(part.names, part.sizes.tolist(), strict=True)
         }
+
+    def _check_manifest_files(self, sizes: Mapping[str, int | None]) -> None:
+        """Existence and size, by one listing."""
         for manifest_id, claim in self.found.claims.items():
             users = self.found.users[manifest_id]
             path = self.repository.layout.manifest(manifest_id)
@@ -353,3 +402,23 @@ class _Walk:
             size = sizes[path]
             if self.repository.is_writable and size is not None:
                 self.report.extend(check_manifest_size(claim, size), users)
+
+
+def collect_logged(
+    logs: Iterable[TransactionLog], nodes: Iterable[NodeId]
+) -> dict[NodeId, CoordinateSet]:
+    """The chunks of these nodes that the logs record."""
+    logged = {node_id: CoordinateSet() for node_id in nodes}
+    for log in logs:
+        for array in log.updated_chunks:
+            if array.node_id in logged:
+                logged[array.node_id].add(array.chunks)
+    return logged
+
+
+def _content_of(data: bytes | StorageError) -> Content:
+    if isinstance(data, ObjectNotFoundError):
+        return None
+    if isinstance(data, StorageError) and not isinstance(data, ObjectTooLargeError):
+        raise data
+    return data

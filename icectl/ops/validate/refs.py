@@ -36,7 +36,7 @@ from icectl.repository.history import state_of
 from icectl.repository.layout import CONFIG_PATH, STANDARD
 from icectl.repository.lost_history import find_lost_history
 from icectl.repository.open import open_repository, repository_at
-from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
+from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object
 from icectl.repository.past import Timeline
 from icectl.repository.ref_files import read_ref_names
 from icectl.repository.repository import Repository
@@ -72,11 +72,11 @@ def check_refs(storage: Storage, report: Report, state: str = REPO_PATH) -> Repo
     report.extend(check_times(info, found.read_at))
     with suppress(FormatError):  # reported already
         _check_conditions(storage, decode_config(info.config), REPO_PATH, report)
-    _check_ops_log(storage, info, report)
     return repository_at(storage, info)
 
 
-def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
+def check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
+    """The ops log of a `repo` that `check_refs` found, and the backups that it names."""
     names = [update.backup_path for update in info.latest_updates if update.backup_path is not None]
     if info.repo_before_updates is not None:
         names.append(info.repo_before_updates)
@@ -99,10 +99,10 @@ def _check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
             # There are too many to read them all; an interrupted write shows in the listing.
             detail = f"its {size} bytes are too few for a header and content"
             report.add(Problem(rules.BACKUP_UNREADABLE, path, detail))
-    before = None if state_before is None else _read_backup(storage, state_before, report)
+    before = None if state_before is None else _read_backup(timeline, state_before, report)
     if before is not None:
         report.extend(check_step(before, info))
-    missing += _check_chain(storage, info, report)
+    missing += _check_chain(timeline, report)
     _report_missing(missing, timeline.backups, report)
 
 
@@ -133,13 +133,13 @@ def _name_of_state_before(info: RepoInfo) -> str | None:
     return info.latest_updates[end].backup_path if end < len(info.latest_updates) else None
 
 
-def _read_backup(storage: Storage, name: str, report: Report) -> RepoInfo | None:
+def _read_backup(timeline: Timeline, name: str, report: Report) -> RepoInfo | None:
     if not is_object_name(name):
         report.add(invalid_backup_name(name))
         return None
     path = backup_object(name)
     try:
-        return read_repo(storage, path)
+        return timeline.read_backup(path)
     except UNREADABLE as error:
         report.add(unreadable(rules.BACKUP_UNREADABLE, path, error))
     except ObjectNotFoundError:
@@ -165,11 +165,12 @@ def _report_missing(names: list[str], backups: Mapping[str, int], report: Report
         report.add(Problem(BACKUPS_CLEARED, backup_object(cleared[0]), detail))
 
 
-def _check_chain(storage: Storage, info: RepoInfo, report: Report) -> list[str]:
+def _check_chain(timeline: Timeline, report: Report) -> list[str]:
     """The copies that hold older entries: each readable and older than the last.
 
     Returns the missing one at which the chain ends, unless `repo` itself names it.
     """
+    info = timeline.info
     oldest = info.latest_updates[-1].updated_at if info.latest_updates else None
     visited: set[str] = set()
     name = info.repo_before_updates
@@ -182,9 +183,9 @@ def _check_chain(storage: Storage, info: RepoInfo, report: Report) -> list[str]:
             report.add(problem)
             return []
         visited.add(name)
-        state = _read_backup(storage, name, report)
+        state = _read_backup(timeline, name, report)
         if state is None:
-            is_there = not is_object_name(name) or _exists(storage, path)
+            is_there = not is_object_name(name) or _exists(timeline.storage, path)
             if name != info.repo_before_updates and not is_there:
                 return [name]
             return []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -11,7 +12,7 @@ from icectl.checks.rules import Level, Severity
 from icectl.errors import Hint, IcectlError
 from icectl.ops.validate.findings import Report
 from icectl.ops.validate.history import check_ancestry, read_history
-from icectl.ops.validate.refs import check_refs
+from icectl.ops.validate.refs import check_ops_log, check_refs
 from icectl.ops.validate.result import CheckedCounts, ValidateResult, build_result
 from icectl.pipeline.engine import ChooseEngine
 from icectl.pipeline.local_engine import local_engine
@@ -67,12 +68,16 @@ def validate(
         if (backups := describe_backups(storage)) is not None:
             notes.append(backups)
     else:
+        background = ThreadPoolExecutor(1, "icectl-ops-log")
+        ops_log = background.submit(_check_ops_log, repository, report)
+        background.shutdown(wait=False)
         history = read_history(repository, options.refs)
         report.extend(check_ancestry(repository, history))
         if options.level >= Level.METADATA or options.open_source is not None:
             checked, engine = _check_files(
                 repository, history, options, report, notes, progress or Progress()
             )
+        ops_log.result()
         if options.state == REPO_PATH:
             _forget_what_went(repository, report)
     result = build_result(
@@ -87,6 +92,11 @@ def validate(
     return result, report
 
 
+def _check_ops_log(repository: Repository, report: Report) -> None:
+    if repository.info is not None:
+        check_ops_log(repository.storage, repository.info, report)
+
+
 def _check_files(
     repository: Repository,
     history: History,
@@ -99,9 +109,12 @@ def _check_files(
     from icectl.ops.validate.metadata import check_metadata
 
     decode = options.level >= Level.DATA and options.decode
-    metadata = check_metadata(repository, history, report, progress, decode=decode)
+    is_deep = options.level >= Level.MANIFESTS or options.open_source is not None
+    metadata = check_metadata(
+        repository, history, report, progress, decode=decode, with_logs=is_deep
+    )
     checked = CheckedCounts(metadata.num_snapshots, metadata.num_logs)
-    if options.level < Level.MANIFESTS and options.open_source is None:
+    if not is_deep:
         return checked, LOCAL
     from icectl.ops.validate.coordinates import add_coordinates
     from icectl.ops.validate.deep_levels import DeepCheck, check_deep_levels
