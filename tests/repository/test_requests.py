@@ -1,4 +1,4 @@
-"""The requests of a change and of gc, counted in front of a real S3 server."""
+"""The requests of a change, of gc and of validate, counted in front of a real S3 server."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from icectl.checks.rules import Level
 from icectl.errors import FormatError
 from icectl.ops.gc.run import GcOptions, plan_run
+from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
@@ -97,3 +99,23 @@ def test_a_log_that_was_cut_short_stops_gc(storage: Storage) -> None:
     with pytest.raises(FormatError, match="too few") as caught:
         plan_run(storage, GcOptions(storage.read_clock()))
     assert caught.value.path == log.path
+
+
+def test_gc_lists_each_directory_once(storage: Storage, faults: Faults) -> None:
+    plan_run(storage, GcOptions(storage.read_clock()))
+    counts = requests(faults)
+    assert {kind: count for (method, kind), count in counts.items() if method == "LIST"} == {
+        "snapshots": 1,
+        "transactions": 1,
+        "manifests": 1,
+        "chunks": 1,
+        "overwritten": 1,
+    }
+    assert counts["GET", "repo"] == 1
+
+
+def test_validate_reads_no_file_twice(storage: Storage, faults: Faults) -> None:
+    result, _ = validate(storage, ValidateOptions(level=Level.MANIFESTS))
+    assert result.ok and result.checked.transaction_logs > 60
+    reads = Counter(head.split(b" ", 2)[1] for head in faults.heads if head.startswith(b"GET "))
+    assert max(reads.values()) == 1

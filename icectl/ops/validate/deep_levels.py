@@ -119,6 +119,9 @@ def _work(check: DeepCheck, manifests: list[ManifestItem], containers: Container
         with_references=check.level >= Level.CHUNKS,
         containers=None if check.open_source is None else containers,
     )
+    if check.repository.storage.is_object_store:
+        # Every batch begins after those that it needs; on a disk, reading again is faster.
+        function.cache.expect(metadata.claims)
     return Work(
         "reading manifests",
         check.repository.storage,

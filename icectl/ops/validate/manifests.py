@@ -38,6 +38,8 @@ from icectl.repository.repository import Repository
 
 REFERENCES_REMEMBERED = 1_000_000
 """Of manifests that the next comparison may need again."""
+LONGEST_WAIT_SECONDS = 60.0
+"""For another thread, which may have been cancelled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +125,15 @@ class ManifestCache:
         self._num_refs: dict[ManifestId, int] = {}
         self._held = 0
         """The sum of these."""
+        self._expected: set[ManifestId] = set()
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         return ManifestCache, ()
+
+    def expect(self, manifest_ids: Iterable[ManifestId]) -> None:
+        """Let `read` wait for the `fill` of these, which other threads begin earlier."""
+        self._expected.update(manifest_ids)
 
     def read(self, manifest_id: ManifestId, read: Callable[[], Manifest | None]) -> Manifest | None:
         """The manifest, which another thread may be reading at the moment."""
@@ -134,12 +141,22 @@ class ManifestCache:
             future = self._found.get(manifest_id)
             if future is not None:
                 self._found.move_to_end(manifest_id)
-        return self.fill(manifest_id, read) if future is None else future.result()
+            elif manifest_id in self._expected:
+                future = self._found[manifest_id] = Future()
+        if future is None:
+            return self.fill(manifest_id, read)
+        try:
+            return future.result(LONGEST_WAIT_SECONDS)
+        except TimeoutError:
+            return read()
 
     def fill(self, manifest_id: ManifestId, read: Callable[[], Manifest | None]) -> Manifest | None:
-        future: Future[Manifest | None] = Future()
         with self._lock:
+            future = self._found.pop(manifest_id, None)
+            if future is None or future.done():
+                future = Future()
             self._found[manifest_id] = future
+            self._expected.discard(manifest_id)
         try:
             manifest = read()
         except BaseException as error:
