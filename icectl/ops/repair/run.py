@@ -26,7 +26,7 @@ from icectl.ops.repair.step import LostArray, Step, key_of
 from icectl.ops.repair.survey import Survey
 from icectl.ops.validate.findings import Report
 from icectl.ops.validate.history import read_history
-from icectl.ops.validate.refs import check_refs
+from icectl.ops.validate.refs import check_ops_log, check_refs
 from icectl.ops.validate.result import CheckedCounts, Finding, build_result
 from icectl.pipeline.progress import Progress
 from icectl.repository.history import History
@@ -137,12 +137,15 @@ def plan_repair(
 def _check_refs(storage: Storage) -> tuple[Report, Repository | None]:
     report = Report(2**63 - 1)
     try:
-        return report, check_refs(storage, report)
+        repository = check_refs(storage, report)
     except RepositoryNotFoundError as error:
         if not error.has_remains:
             raise
         report.add(Problem(rules.REPO_UNREADABLE, REPO_PATH, "the file does not exist"))
         return report, None
+    if repository is not None and repository.info is not None:
+        check_ops_log(storage, repository.info, report)
+    return report, repository
 
 
 def _plan_files(plan: RepairPlan, state: Repository, survey: Survey) -> Repository:
