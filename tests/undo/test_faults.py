@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -151,3 +152,17 @@ def test_a_collection_takes_what_comes_back(tmp_path: Path) -> None:
     assert {*done.missing} == {f"snapshots/{name}" for name in released}
     undo(LocalStorage(tmp_path))
     assert ic.Repository.open(ic.local_filesystem_storage(str(tmp_path)))
+
+
+def test_a_collection_ran_since_the_plan(tmp_path: Path) -> None:
+    """Its entry in the ops log says so, before anything is written."""
+    expired(tmp_path)
+    repository = open_repository(LocalStorage(tmp_path))
+    plan = plan_undo(repository, None, int, UndoOptions(), Progress())
+    repo = open_official(tmp_path)
+    moment = repo.lookup_snapshot(repo.lookup_branch("main")).written_at
+    assert repo.garbage_collect(moment + timedelta(minutes=1)).snapshots_deleted >= 3
+    before = (tmp_path / "repo").read_bytes()
+    with pytest.raises(ConflictError, match="garbage collection"):
+        execute_undo(repository, plan, UndoOptions(), Progress())
+    assert (tmp_path / "repo").read_bytes() == before

@@ -338,19 +338,29 @@ def _plan_lost_history(storage: Storage, plan: RepoFilePlan, keys: Sequence[Key]
             infos.setdefault(one.id, one)
         for ref in (*state.branches, *state.tags):
             names.setdefault(ref.snapshot_id, ref.name)
+    # The last commit of the lost history is in no backup.
+    last: set[SnapshotId] = set()
+    for _, branch, chain in _find_last_commits(
+        repository_at(storage, read_repo(storage, newest.path))
+    ):
+        for one in chain:
+            if one.id not in state_of(info).snapshots and one.id not in infos:
+                infos[one.id], names[one.id] = one, branch
+                last.add(one.id)
     files = {one.path for one in storage.list(plan.repository.layout.snapshots, with_info=False)}
-    there = [infos[id_] for id_ in lost.snapshots if plan.repository.layout.snapshot(id_) in files]
+    wanted = {*lost.snapshots, *last}
+    there = [infos[id_] for id_ in wanted if plan.repository.layout.snapshot(id_) in files]
     for one in sorted(there, key=lambda one: one.flushed_at, reverse=True):
         assert plan.repository.info is not None
         state_now = state_of(plan.repository.info)
         if one.id in state_now.reachable:
             continue
         if one.id in state_now.snapshots:
-            chain: list[SnapshotInfo] | None = [state_now.snapshots[one.id]]
+            line: Sequence[SnapshotInfo] | None = [state_now.snapshots[one.id]]
         else:
-            chain = follow(infos, one.id, state_now.snapshots)
-        if chain:
-            named = _name_branch(plan.repository, names.get(one.id, "commit"), chain)
+            line = follow(infos, one.id, state_now.snapshots)
+        if line:
+            named = _name_branch(plan.repository, names.get(one.id, "commit"), line)
             _add(plan, _recover_step(*named, mends))
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from icectl.errors import ConflictError, RefusedError
 from icectl.model.ids import SnapshotId
-from icectl.model.repo import RepoInfo
+from icectl.model.repo import GCRanUpdate, RepoInfo
 from icectl.ops.ops_log import ListedOperation
 from icectl.ops.reported_changes import ReportedChanges, report_changes
 from icectl.ops.undo.needed import find_needed
@@ -62,6 +62,11 @@ def execute_undo(
                 "the repository changed since the plan was made, and nothing was changed",
                 hint="look at the new plan, and confirm that",
             )
+        if plan.needed.num_snapshots and _was_collected(plan.before, info):
+            raise ConflictError(
+                "a garbage collection ran since the plan was made, and nothing was changed",
+                hint="look at the new plan once the collection is done",
+            )
         return after, updates_of(info, after)
 
     update_repo(
@@ -75,3 +80,11 @@ def execute_undo(
         # A collection that began before the write does not know what came back.
         missing = find_needed(repository.storage, plan.before, plan.after, progress).missing
     return build_result(plan, dry_run=False, missing=missing)
+
+
+def _was_collected(before: RepoInfo, now: RepoInfo) -> bool:
+    newest = before.latest_updates[0].updated_at
+    return any(
+        isinstance(update.update_type, GCRanUpdate) and update.updated_at > newest
+        for update in now.latest_updates
+    )
