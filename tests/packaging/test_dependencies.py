@@ -14,7 +14,7 @@ from packaging.requirements import Requirement
 
 PROJECT = Path(__file__).parents[2]
 PINNED = PROJECT / "requirements-dev.txt"
-DISTRIBUTIONS = {"yaml": "pyyaml"}
+DISTRIBUTIONS = {"yaml": "pyyaml", "arro3": "arro3-core", "google": "google-auth"}
 """Where the name to import is not the name to install."""
 
 with (PROJECT / "pyproject.toml").open("rb") as file:

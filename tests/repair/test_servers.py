@@ -36,27 +36,25 @@ def test_seaweedfs(
     prefix = f"repair-{lost}-{uuid4().hex}"
     theirs = seaweedfs_server.official_storage(prefix)
     repo = create(theirs, inline_chunk_threshold_bytes=0)
+    location = f"s3://{seaweedfs_server.bucket}/{prefix}"
+    storage = open_storage(location, {"driver": driver})
+    older: set[str] = set()
     for number in range(3):
+        older = {one.path for one in storage.list("chunks")}
         with commit(repo, f"{number}") as root:
             array = root.require_array("a", shape=(20,), chunks=(1,), dtype="i8")
             array[number:] = np.arange(20 - number) + number + 1
     tip = repo.lookup_branch("main")
     parent = next(one.parent_id for one in repo.ancestry(branch="main"))
     before = read_version(repo, branch="main")
-    place = (
-        "-r",
-        f"s3://{seaweedfs_server.bucket}/{prefix}",
-        "--storage-option",
-        f"driver={driver}",
-    )
+    place = ("-r", location, "--storage-option", f"driver={driver}")
 
     def icectl(*words: str) -> tuple[int, dict[str, Any]]:
         code = run([*words, *place, "--json"], seaweedfs_server.environment)
         out, err = capsys.readouterr()
         return code, json.loads(out or err.splitlines()[-1])
 
-    storage = open_storage(place[1], {"driver": driver})
-    hurt(storage, lost, tip)
+    hurt(storage, lost, tip, older)
     code, document = icectl("repair", "--dry-run", *LOSSY)
     assert (code, document["left"]) == (0, []), document
     code, document = icectl("repair", "--yes", *LOSSY)
@@ -78,14 +76,14 @@ def test_seaweedfs(
         root.attrs["after"] = 1
 
 
-def hurt(storage: Storage, lost: str, tip: str) -> None:
+def hurt(storage: Storage, lost: str, tip: str, older: set[str]) -> None:
     if lost == "empty":
         found = storage.read_versioned("repo")
         storage.put_if_match("repo", b"", found.version)
         return
     path = "repo"
     if lost == "chunks":
-        path = max(storage.list("chunks"), key=lambda one: one.created_at or 0).path
+        path = min({one.path for one in storage.list("chunks")} - older)
     elif lost != "repo":
         path = f"{lost}/{tip}"
     assert [error for _, error in storage.delete_many([path])] == [None]

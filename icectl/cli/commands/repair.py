@@ -44,7 +44,7 @@ def repair(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
 ) -> int:
-    """Repair what `icectl validate` finds.
+    """Repair what validate finds.
 
     Shows a plan and what each step loses, and asks before it changes anything. What cannot be
     repaired is left as it was and listed. Steps that give up data which others may still be able
