@@ -136,11 +136,13 @@ def test_an_ops_log_that_cannot_be_cut_there_is_told(
         with commit(repo, f"{number}") as root:
             root.attrs["number"] = number
     age_all(where, MONTH)
-    for path in sorted((where / "overwritten").iterdir())[:4]:
+    *young, oldest = sorted((where / "overwritten").iterdir())
+    for path in (*young[:4], oldest):
         os.utime(path)
     words = ["--older-than", "7d", "--overwritten-older-than", "7d", "--truncate-ops-log", "--yes"]
     assert run(["gc", "-r", str(where), *words], {}) == 0
     assert "the ops log was not truncated" in capsys.readouterr().err
+    assert oldest.exists()
 
 
 def test_more_than_was_confirmed_is_asked_again(tmp_path: Path) -> None:
