@@ -31,14 +31,15 @@ class FsspecStore(ObjectStore):
 
     def _await(self, work: Coroutine[Any, Any, Result]) -> Result:
         # The other driver is also built on this one, and needs no event loop.
-        import asyncio
+        from fsspec.asyn import sync
 
         try:
             loop = self._client.loop
         except BaseException:
             work.close()
             raise
-        return asyncio.run_coroutine_threadsafe(work, loop).result()
+        found: Result = sync(loop, lambda: work)
+        return found
 
     def _pages(self, directory: str, starts_with: str, shard: ListingShard) -> Iterator[ListedPage]:
         import numpy as np
