@@ -21,7 +21,7 @@ BELOW_THE_COMMAND_LINE = [
     if path.relative_to(PACKAGE).parts[0] not in ("cli", "render")
 ]
 MAY_NAME_COMMANDS = {
-    # The man page prints the rules, and findings their level.
+    # The level of the rules of --virtual.
     "checks/rules.py",
     # Ids are hashes of a text that begins with `icectl demo`.
     "demo/own.py",

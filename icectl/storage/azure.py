@@ -12,6 +12,7 @@ from typing import Any
 from icectl.errors import RefusedError, Remedy, StorageError
 from icectl.storage.cloud_variables import cloud_variables
 from icectl.storage.contract import Version
+from icectl.storage.object_store import Access
 from icectl.storage.obstore_driver import RETRY_CONFIG, ObstoreStorage, client_options
 from icectl.storage.open import is_private_connection
 
@@ -32,19 +33,9 @@ class AzureStorage(ObstoreStorage):
     deletes_in_flight = 64
     impossible_version = Version('"0x0"')
 
-    def __init__(
-        self,
-        container: str,
-        prefix: str,
-        *,
-        endpoint_url: str | None = None,
-        account: str | None = None,
-        anonymous: bool = False,
-    ) -> None:
-        super().__init__(container, prefix)
-        self._endpoint_url = endpoint_url
+    def __init__(self, container: str, prefix: str, access: Access, *, account: str | None) -> None:
+        super().__init__(container, prefix, access)
         self._account = account
-        self._anonymous = anonymous
 
     def listing_shards(self) -> int:
         # The library cannot begin a listing after a name.
@@ -61,7 +52,7 @@ class AzureStorage(ObstoreStorage):
 
     def _find_endpoint(self) -> str:
         parts = _parse_connection_string()
-        endpoint = self._endpoint_url or _first(ENDPOINTS) or parts.get("blobendpoint")
+        endpoint = self.access.endpoint_url or _first(ENDPOINTS) or parts.get("blobendpoint")
         if endpoint:
             return endpoint.rstrip("/")
         suffix = parts.get("endpointsuffix", "core.windows.net")
@@ -75,7 +66,7 @@ class AzureStorage(ObstoreStorage):
 
         endpoint = self._find_endpoint()
         settings: dict[str, Any] = {"skip_signature": True}
-        if not self._anonymous:
+        if not self.access.anonymous:
             if not is_private_connection(endpoint):
                 raise RefusedError(
                     "the endpoint of Azure Blob Storage is a plain http URL on another machine;"

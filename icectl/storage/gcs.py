@@ -21,7 +21,7 @@ from uuid import uuid4
 from icectl.errors import RefusedError, Remedy, StorageError
 from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.fsspec_driver import AnsweredPage, FsspecStore
-from icectl.storage.object_store import ObjectHead, Postponed
+from icectl.storage.object_store import Access, ObjectHead, Postponed
 from icectl.storage.open import is_private_connection
 from icectl.storage.paths import check_size
 from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure, reason_of
@@ -38,29 +38,21 @@ class GcsStorage(FsspecStore):
     impossible_version = Version("1")
 
     def __init__(
-        self,
-        bucket: str,
-        prefix: str,
-        *,
-        endpoint_url: str | None = None,
-        credentials_file: str | None = None,
-        anonymous: bool = False,
+        self, bucket: str, prefix: str, access: Access, *, credentials_file: str | None
     ) -> None:
-        super().__init__(bucket, prefix)
-        self.endpoint_url = endpoint_url
+        super().__init__(bucket, prefix, access)
         self.credentials_file = credentials_file
-        self.anonymous = anonymous
 
     def _connect(self) -> Any:
         # The default class of gcsfs adds gRPC, which hangs on servers other than Google's.
         from gcsfs.core import GCSFileSystem
 
-        if self.credentials_file and not self.anonymous:
+        if self.credentials_file and not self.access.anonymous:
             check_credentials_file(self.credentials_file)
         try:
             filesystem = GCSFileSystem(
-                token="anon" if self.anonymous else self.credentials_file,
-                endpoint_url=self.endpoint_url,
+                token="anon" if self.access.anonymous else self.credentials_file,
+                endpoint_url=self.access.endpoint_url,
                 use_listings_cache=False,
                 skip_instance_cache=True,
             )

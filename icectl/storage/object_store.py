@@ -98,6 +98,14 @@ class PerProcess(Generic[Made]):
             return self._made[1]
 
 
+@dataclass(frozen=True, slots=True)
+class Access:
+    endpoint_url: str | None = None
+    """None: as the environment says, or the provider's own."""
+    anonymous: bool = False
+    """Send requests without credentials."""
+
+
 class ObjectStore(Storage):
     """The keys below `prefix` in `bucket`."""
 
@@ -108,9 +116,10 @@ class ObjectStore(Storage):
     impossible_version: Version
     """A well-formed version that no object has."""
 
-    def __init__(self, bucket: str, prefix: str) -> None:
+    def __init__(self, bucket: str, prefix: str, access: Access = Access()) -> None:
         self._bucket = bucket
         self._prefix = prefix
+        self.access = access
         self.is_bucket_root = not prefix
         self._honours_conditions = False
         self._start()

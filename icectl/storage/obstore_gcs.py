@@ -40,7 +40,7 @@ class ObstoreGcs(ObstoreStorage):
     impossible_version = Version("1")
 
     def __init__(self, fallback: GcsStorage) -> None:
-        super().__init__(fallback._bucket, fallback._prefix)
+        super().__init__(fallback._bucket, fallback._prefix, fallback.access)
         self.fallback: GcsStorage = fallback
 
     def _start(self) -> None:
@@ -53,9 +53,7 @@ class ObstoreGcs(ObstoreStorage):
         return other
 
     def _find_endpoint(self) -> str:
-        host = (
-            self.fallback.endpoint_url or cloud_variables().get("STORAGE_EMULATOR_HOST") or GOOGLE
-        )
+        host = self.access.endpoint_url or cloud_variables().get("STORAGE_EMULATOR_HOST") or GOOGLE
         return (host if "://" in host else f"http://{host}").rstrip("/")
 
     def _find_url(self) -> str:
@@ -81,7 +79,7 @@ class ObstoreGcs(ObstoreStorage):
 
         endpoint = self._find_endpoint()
         credentials: Any = {}
-        if not self.fallback.anonymous:
+        if not self.access.anonymous:
             credentials = self._credentials.get(self._find_credentials)
         if credentials:
             refuse_plain_http(endpoint)

@@ -35,7 +35,7 @@ class ObstoreS3(ObstoreStorage):
     _probe_brings_time = True
 
     def __init__(self, fallback: S3Storage) -> None:
-        super().__init__(fallback._bucket, fallback._prefix)
+        super().__init__(fallback._bucket, fallback._prefix, fallback.access)
         self.fallback: S3Storage = fallback
 
     def _start(self) -> None:
@@ -52,9 +52,9 @@ class ObstoreS3(ObstoreStorage):
         return self._settings.get(
             lambda: find_aws_settings(
                 region=options.region,
-                endpoint_url=options.endpoint_url,
+                endpoint_url=self.access.endpoint_url,
                 profile=options.profile,
-                anonymous=options.anonymous,
+                anonymous=self.access.anonymous,
             )
         )
 

@@ -61,20 +61,15 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
     bucket, prefix = split_bucket(scheme, rest)
     if scheme in ("https", "http"):
         return _open_web_storage(scheme, bucket, prefix)
-    anonymous = _flag("anonymous", options)
-    endpoint_url = _endpoint_url(options)
+    from icectl.storage.object_store import Access
+
+    access = Access(_endpoint_url(options), anonymous=_flag("anonymous", options))
     # The official client drops empty components, except on S3.
     parts = "/".join(filter(None, prefix.split("/")))
     if scheme == "az":
         from icectl.storage.azure import AzureStorage
 
-        return AzureStorage(
-            bucket,
-            parts,
-            endpoint_url=endpoint_url,
-            account=options.get("account"),
-            anonymous=anonymous,
-        )
+        return AzureStorage(bucket, parts, access, account=options.get("account"))
     if scheme == "s3":
         from icectl.storage.s3 import S3Storage
 
@@ -89,10 +84,9 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
         storage = S3Storage(
             bucket,
             prefix,
-            endpoint_url=endpoint_url,
+            access,
             region=options.get("region"),
             profile=options.get("profile"),
-            anonymous=anonymous,
             force_path_style=_flag("force_path_style", options),
             legacy_rooted_keys=rooted,
         )
@@ -103,13 +97,7 @@ def _open_storage(location: str, options: Mapping[str, str]) -> Storage:
         return ObstoreS3(storage)
     from icectl.storage.gcs import GcsStorage
 
-    google = GcsStorage(
-        bucket,
-        parts,
-        endpoint_url=endpoint_url,
-        credentials_file=options.get("credentials_file"),
-        anonymous=anonymous,
-    )
+    google = GcsStorage(bucket, parts, access, credentials_file=options.get("credentials_file"))
     if _wants_fsspec(options):
         return google
     from icectl.storage.obstore_gcs import ObstoreGcs

@@ -22,7 +22,7 @@ from icectl.errors import RefusedError, Remedy, StorageError
 from icectl.storage.aws import invalid_region, unusable_settings
 from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.fsspec_driver import AnsweredPage, FsspecStore
-from icectl.storage.object_store import ObjectHead, Postponed
+from icectl.storage.object_store import Access, ObjectHead, Postponed
 from icectl.storage.paths import check_size
 from icectl.storage.retry import (
     CONNECT_TIMEOUT,
@@ -50,25 +50,22 @@ class S3Storage(FsspecStore):
         self,
         bucket: str,
         prefix: str,
+        access: Access,
         *,
-        endpoint_url: str | None = None,
         region: str | None = None,
         profile: str | None = None,
-        anonymous: bool = False,
         force_path_style: bool = False,
         legacy_rooted_keys: bool | None = None,
     ) -> None:
         """`legacy_rooted_keys`: whether keys in a bucket's root begin with `/`; None detects it."""
-        super().__init__(bucket, prefix)
+        super().__init__(bucket, prefix, access)
         self._root: str | None = None
         if prefix:
             self._root = f"{prefix}/"
         elif legacy_rooted_keys is not None:
             self._root = "/" if legacy_rooted_keys else ""
-        self.endpoint_url = endpoint_url
         self.region = region
         self.profile = profile
-        self.anonymous = anonymous
         self.force_path_style = force_path_style
 
     @property
@@ -133,8 +130,8 @@ class S3Storage(FsspecStore):
         if self.force_path_style:
             config["s3"] = {"addressing_style": "path"}
         filesystem = S3FileSystem(
-            anon=self.anonymous,
-            endpoint_url=self.endpoint_url,
+            anon=self.access.anonymous,
+            endpoint_url=self.access.endpoint_url,
             profile=self.profile,
             client_kwargs={"region_name": self.region} if self.region else {},
             config_kwargs=config,
