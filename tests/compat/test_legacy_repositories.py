@@ -16,7 +16,7 @@ import zstandard
 from icectl.format.envelope import MAGIC
 from icectl.model.ids import ManifestId, ObjectId, SnapshotId
 from tests.command_line import Icectl
-from tests.format.test_legacy import Map, pack
+from tests.format.legacy_files import Map, pack
 
 SNAPSHOT, MANIFEST, TRANSACTION_LOG = 1, 2, 4
 NAMES = [SnapshotId(bytes([number] * 12)) for number in range(3)]

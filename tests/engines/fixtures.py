@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -34,11 +36,13 @@ def event_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def spark(event_logs: Path) -> Iterator[Any]:
     from icectl.spark.session import SparkOptions, spark_session
 
-    # Java, and with it the executors, has the environment of the moment it starts.
     credentials = aws_environment("", ACCESS_KEY, SECRET_KEY)
     del credentials["AWS_ENDPOINT_URL"]
-    before = dict(os.environ)
-    os.environ.update(credentials, SPARK_LOCAL_IP="127.0.0.1")
+    variables = {
+        **credentials,
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": sys.executable,
+    }
     conf = {
         "spark.sql.shuffle.partitions": "2",
         "spark.eventLog.enabled": "true",
@@ -46,12 +50,16 @@ def spark(event_logs: Path) -> Iterator[Any]:
         "spark.eventLog.compress": "false",
         "spark.eventLog.rolling.enabled": "false",
     }
-    try:
-        with spark_session(SparkOptions("local[2]", conf=conf), os.environ) as session:
-            yield session
-    finally:
-        os.environ.clear()
-        os.environ.update(before)
+    with ExitStack() as stack:
+        # Java, and with it the executors, keeps the environment of its start. The tests of this
+        # process must not.
+        with pytest.MonkeyPatch.context() as environment:
+            for name, value in variables.items():
+                environment.setenv(name, value)
+            session = stack.enter_context(
+                spark_session(SparkOptions("local[2]", conf=conf), os.environ)
+            )
+        yield session
 
 
 @pytest.fixture

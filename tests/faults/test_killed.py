@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import signal
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
@@ -16,25 +12,9 @@ from icectl.repository.initialize import initialize_repository
 from icectl.repository.open import open_repository
 from icectl.repository.ops_log import OpsLogEntry, read_ops_log
 from icectl.storage.local import LocalStorage
+from tests.faults.killing import MOST_STEPS, kill_at_every_step
 
 official = pytest.importorskip("tests.official")
-
-PROJECT = Path(__file__).parents[2]
-MOST_STEPS = 80
-
-
-def kill_at_every_step(operation, roots):
-    """Which of the roots were used: killed at every step, and on the last one not at all."""
-    result = subprocess.run(
-        [sys.executable, "-m", "tests.faults.killed", operation, *map(str, roots)],
-        cwd=PROJECT,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    *killed, last = map(int, result.stdout.split())
-    assert set(killed) == {-signal.SIGKILL} and last == 0, result.stderr
-    return roots[: len(killed) + 1]
 
 
 def state_of(root):

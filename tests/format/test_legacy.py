@@ -7,7 +7,6 @@ import time
 from pathlib import Path
 from typing import Any
 
-import msgpack
 import pytest
 
 from icectl.errors import FormatError
@@ -25,6 +24,7 @@ from icectl.format.snapshot import decode_snapshot
 from icectl.format.values import decode_metadata
 from icectl.model.ids import ChunkId, NodeId, SnapshotId
 from icectl.model.snapshot import ArrayNodeData, ChunkIndexRange, Snapshot
+from tests.format.legacy_files import Map, pack
 from tests.format.mutations import mutations
 
 GENERATIONS = ("test-repo-alpha8", "test-repo-alpha15", "test-repo-0.1.0")
@@ -232,33 +232,6 @@ def test_transaction_logs_say_what_changed(shared_fixtures: Path, generation: st
     [deleted] = logs["delete a chunk"].updated_chunks
     assert deleted.chunks.tolist() == [[4]]
     assert all(str(log.id) in by_name for log in logs.values())
-
-
-def pack(value: object) -> bytes:
-    """MessagePack with maps whose keys are lists: given as a list of pairs in `Map`."""
-    packer = msgpack.Packer(autoreset=False)
-
-    def add(item: object) -> None:
-        if isinstance(item, dict | Map):
-            pairs = list(item.items()) if isinstance(item, dict) else item.pairs
-            packer.pack_map_header(len(pairs))
-            for name, content in pairs:
-                add(name)
-                add(content)
-        elif isinstance(item, list):
-            packer.pack_array_header(len(item))
-            for content in item:
-                add(content)
-        else:
-            packer.pack(item)
-
-    add(value)
-    return bytes(packer.bytes())
-
-
-class Map:
-    def __init__(self, *pairs: tuple[object, object]) -> None:
-        self.pairs = pairs
 
 
 def early_array(**changes: Any) -> dict[str, Any]:

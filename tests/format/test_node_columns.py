@@ -16,8 +16,8 @@ from icectl.format.node_columns import decode_snapshot_columns
 from icectl.format.snapshot import decode_snapshot, encode_snapshot
 from icectl.model.node_columns import SnapshotColumns, columns_of
 from icectl.model.snapshot import ArrayNodeData, GroupNodeData, Snapshot, UnknownNodeData
-from tests.format.test_mutations import MUTATIONS, SHARED_FIXTURES, is_legacy, mutations
-from tests.format.test_round_trip import FAST, snapshots
+from tests.format.damaged_files import MUTATIONS, SHARED_FIXTURES, is_legacy, mutations
+from tests.format.strategies import FAST, snapshots
 
 
 @pytest.fixture(autouse=True, scope="module")

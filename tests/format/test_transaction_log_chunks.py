@@ -11,8 +11,8 @@ from icectl.errors import FormatError, UnsupportedError
 from icectl.format import transaction_log
 from icectl.format.transaction_log import decode_transaction_log, encode_transaction_log
 from icectl.model.transaction_log import TransactionLog
-from tests.format.test_mutations import MUTATIONS, mutations
-from tests.format.test_round_trip import FAST, logs
+from tests.format.damaged_files import MUTATIONS, mutations
+from tests.format.strategies import FAST, logs
 
 
 def decoded(data: bytes, few_chunks: int, patch: pytest.MonkeyPatch) -> TransactionLog | None:

@@ -6,26 +6,30 @@ import datetime
 import random
 import shutil
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import zstandard
 
-from icectl.errors import FormatError, IcectlError
+from icectl.errors import FormatError
 from icectl.format.envelope import decode_envelope
 from icectl.format.repo import encode_repo
-from icectl.model.ids import SnapshotId
 from icectl.model.repo import Ref, RepoInfo
-from icectl.ops.gc.run import GcOptions, plan_run
 from icectl.pipeline.objects import ObjectKind
 from icectl.repository import past
 from icectl.repository.history import State, state_of
 from icectl.repository.ops_log import read_repo
 from icectl.storage.local import LocalStorage
-from tests.engines.comparisons import planned
 from tests.failures import raises
+from tests.gc.damaged_states import (
+    bend_parent,
+    check_every_bit,
+    damage_by_chance,
+    decide,
+    lose_branch,
+    move_branch_back,
+)
 from tests.gc.repositories import (
     age_all,
     collect,
@@ -38,41 +42,6 @@ from tests.gc.repositories import (
 )
 from tests.official import built, copied, ic, open_official
 from tests.official.histories import commit, create
-
-
-def planned_paths(where: Path) -> set[str]:
-    return set(planned(plan_run(LocalStorage(where), GcOptions(now())).plan))
-
-
-def bend_parent(info: RepoInfo) -> RepoInfo:
-    """The tip of main skips its parent."""
-    by_id = {snapshot.id: snapshot for snapshot in info.snapshots}
-    tip = next(ref.snapshot_id for ref in info.branches if ref.name == "main")
-    parent = by_id[tip].parent_id
-    assert parent is not None
-    other = next(ref for ref in info.branches if ref.name == "other")
-    bent = {tip: by_id[parent].parent_id, other.snapshot_id: by_id[parent].parent_id}
-    return replace(
-        info,
-        snapshots=tuple(
-            replace(snapshot, parent_id=bent.get(snapshot.id, snapshot.parent_id))
-            for snapshot in info.snapshots
-        ),
-    )
-
-
-def move_branch_back(info: RepoInfo, name: str = "other") -> RepoInfo:
-    by_id = {snapshot.id: snapshot for snapshot in info.snapshots}
-    branches = []
-    for ref in info.branches:
-        parent = by_id[ref.snapshot_id].parent_id
-        assert parent is not None
-        branches.append(replace(ref, snapshot_id=parent) if ref.name == name else ref)
-    return replace(info, branches=tuple(branches))
-
-
-def lose_branch(info: RepoInfo) -> RepoInfo:
-    return replace(info, branches=tuple(ref for ref in info.branches if ref.name != "other"))
 
 
 def forget_pruned_logs(info: RepoInfo) -> RepoInfo:
@@ -307,21 +276,6 @@ def test_a_ref_that_took_snapshots_back_is_bent(tmp_path: Path, way: str, carrie
     assert files(where) == before
 
 
-def check_every_bit(where: Path, stride: int) -> None:
-    """Of `repo`: whatever is planned, nothing that is needed is."""
-    live_files = files(where) - planned_paths(where)
-    data = (where / "repo").read_bytes()
-    for bit in range(0, 8 * len(data), stride):
-        flipped = bytearray(data)
-        flipped[bit // 8] ^= 1 << bit % 8
-        (where / "repo").write_bytes(flipped)
-        try:
-            paths = planned_paths(where)
-        except IcectlError:
-            continue
-        assert not paths & live_files, f"bit {bit}"
-
-
 @WAYS
 @pytest.mark.parametrize("later", [0, 3])
 def test_some_bits_of_repo(tmp_path: Path, way: str, later: int) -> None:
@@ -377,54 +331,6 @@ def test_bent_ancestry_of_a_repository_without_copies(
     with pytest.raises(FormatError) as caught:
         collect(where)
     assert caught.value.code == ("ICE0009" if parent is None else "ICE0006")
-
-
-def damage_by_chance(info: RepoInfo, chance: random.Random) -> RepoInfo:
-    """Another state that decodes as well: a ref, a parent or an entry of the ops log is wrong."""
-    ids = [snapshot.id for snapshot in info.snapshots]
-
-    def changed(items: tuple[Any, ...], change: Callable[[Any], Any]) -> tuple[Any, ...]:
-        if not items:
-            return items
-        row = chance.randrange(len(items))
-        return (*items[:row], *change(items[row]), *items[row + 1 :])
-
-    def elsewhere(record: Any) -> Any:
-        """With one of its ids, or none, replaced."""
-        names = [f.name for f in fields(record) if isinstance(getattr(record, f.name), SnapshotId)]
-        return replace(record, **{chance.choice(names): chance.choice(ids)}) if names else record
-
-    match chance.randrange(6):
-        case 0:
-            return replace(info, branches=changed(info.branches, lambda ref: (elsewhere(ref),)))
-        case 1:
-            return replace(info, branches=changed(info.branches, lambda ref: ()))
-        case 2:
-            return replace(info, tags=changed(info.tags, lambda ref: (elsewhere(ref),)))
-        case 3:
-            return replace(
-                info,
-                snapshots=changed(
-                    info.snapshots, lambda one: (replace(one, parent_id=chance.choice(ids)),)
-                ),
-            )
-        case 4:
-            return replace(info, latest_updates=changed(info.latest_updates, lambda one: ()))
-        case _:
-            return replace(
-                info,
-                latest_updates=changed(
-                    info.latest_updates,
-                    lambda one: (replace(one, update_type=elsewhere(one.update_type)),),
-                ),
-            )
-
-
-def decide(where: Path) -> set[str] | str:
-    try:
-        return planned_paths(where)
-    except FormatError as error:
-        return type(error).__name__
 
 
 @pytest.mark.parametrize("seed", [None, 1, 2, 3])

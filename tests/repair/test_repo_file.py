@@ -9,6 +9,7 @@ import pytest
 
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
+from tests.faults.lost_repo import LOSSES
 from tests.official import ic
 from tests.official.histories import commit
 from tests.repair.helpers import (
@@ -20,7 +21,6 @@ from tests.repair.helpers import (
     repair,
     versions,
 )
-from tests.repository.test_lost_repo import LOSSES
 
 
 @pytest.fixture

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 import shlex
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from tests.command_line import Icectl
+from tests.faults.lost_repo import LOSSES
 from tests.official import ic
 from tests.official.histories import commit
 
@@ -21,12 +21,6 @@ COMMANDS = (
     ("tag", "create", "x"),
     ("inspect-file", "repo"),
 )
-LOSSES: dict[str, Callable[[Path], object]] = {
-    "missing": Path.unlink,
-    "empty": lambda repo: repo.write_bytes(b""),
-    "truncated": lambda repo: repo.write_bytes(repo.read_bytes()[:-20]),
-    "foreign": lambda repo: repo.write_bytes(b"something else"),
-}
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
-from tests.gc.test_servers import upload
+from tests.gc.repositories import upload
 from tests.official import built, daily_maintenance
 from tests.servers.proxy import Faults, fault_proxy
 from tests.servers.s3 import S3Server

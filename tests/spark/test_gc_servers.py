@@ -21,14 +21,8 @@ from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
 from icectl.storage.sharded_listing import SMALL_DIRECTORY, plan_shards_of
 from tests.engines.comparisons import check_equal_plans
-from tests.gc.repositories import messy_repository
-from tests.gc.test_faults import live_paths, paths
-from tests.gc.test_servers import (
-    SOURCES,
-    check_concurrency,
-    check_like_official_on_server,
-    upload,
-)
+from tests.gc.repositories import live_paths, messy_repository, paths, upload
+from tests.gc.servers import SOURCES, check_concurrency, check_like_official_on_server
 from tests.official import built
 from tests.servers.gcs import GcsServer
 from tests.servers.s3 import ACCESS_KEY, SECRET_KEY, S3Server

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 import subprocess
 import sys
 import time
@@ -107,14 +106,7 @@ def test_an_endpoint_is_an_http_url(url: str) -> None:
         open_storage("s3://bucket/x", {"endpoint_url": url})
 
 
-@pytest.fixture
-def no_aws_variables(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Clear those that a Spark session of this process needs (`tests/engines/fixtures.py`)."""
-    for name in [name for name in os.environ if name.startswith("AWS_")]:
-        monkeypatch.delenv(name)
-
-
-@pytest.mark.usefixtures("no_aws_variables", "each_driver")
+@pytest.mark.usefixtures("each_driver")
 @pytest.mark.parametrize("variable", ["AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"])
 def test_a_credentials_file_that_cannot_be_parsed_is_not_repeated(
     variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -129,7 +121,7 @@ def test_a_credentials_file_that_cannot_be_parsed_is_not_repeated(
     assert "hunter" not in f"{caught.value}{caught.value.hint}"
 
 
-@pytest.mark.usefixtures("no_aws_variables", "each_driver")
+@pytest.mark.usefixtures("each_driver")
 @pytest.mark.parametrize(
     ("variables", "words", "hint"),
     [

@@ -17,8 +17,8 @@ from icectl.repository.open import open_repository
 from icectl.repository.ops_log import OpsLogEntry, read_ops_log, read_repo
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
+from tests.faults.killing import MOST_STEPS, kill_at_every_step
 from tests.faults.storage import FaultyStorage, Request, fail_once
-from tests.faults.test_killed import MOST_STEPS, kill_at_every_step
 from tests.official import copied, ic, linear_history, open_official
 from tests.official.histories import commit
 from tests.undo.states import official_state, own_state

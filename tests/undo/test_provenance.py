@@ -15,8 +15,7 @@ from icectl.repository import past
 from icectl.repository.ops_log import read_repo
 from icectl.storage.local import LocalStorage
 from tests.failures import raises
-from tests.gc.repositories import collect, files, live
-from tests.gc.test_provenance import (
+from tests.gc.damaged_states import (
     bend_parent,
     check_every_bit,
     damage_by_chance,
@@ -25,6 +24,7 @@ from tests.gc.test_provenance import (
     move_branch_back,
     planned_paths,
 )
+from tests.gc.repositories import collect, files, live
 from tests.official import open_official
 from tests.official.histories import commit, create
 from tests.undo.test_faults import undo

@@ -1,0 +1,25 @@
+"""Kill a process at every step of a change."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+PROJECT = Path(__file__).parents[2]
+MOST_STEPS = 80
+
+
+def kill_at_every_step(operation, roots):
+    """Which of the roots were used: killed at every step, and on the last one not at all."""
+    result = subprocess.run(
+        [sys.executable, "-m", "tests.faults.killed", operation, *map(str, roots)],
+        cwd=PROJECT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    *killed, last = map(int, result.stdout.split())
+    assert set(killed) == {-signal.SIGKILL} and last == 0, result.stderr
+    return roots[: len(killed) + 1]
