@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Self
 
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import ANSWER_SECONDS, PATIENCE_SECONDS
 
 
 class Terminal:
@@ -69,11 +69,12 @@ class Terminal:
 
         A signal that arrives just before `input()` waits for a key is handled after that key.
         """
-        for _ in range(PATIENCE_SECONDS):
+        for _ in range(ANSWER_SECONDS):
             self.send("\x03")
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(1)
                 return
+        raise AssertionError(f"Ctrl-C did not end it: {self.seen!r}")
 
     def finish(self, seconds: float = PATIENCE_SECONDS) -> tuple[str, int]:
         deadline = time.monotonic() + seconds

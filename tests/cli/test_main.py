@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 import types
@@ -18,7 +16,7 @@ from icectl.cli.exit_codes import EXIT_CODES
 from icectl.cli.options import RefArgument, command
 from icectl.errors import IcectlError, RefNotFoundError
 from tests.command_line import Icectl
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import PATIENCE_SECONDS, interrupt
 
 
 @pytest.fixture
@@ -256,7 +254,6 @@ def test_ctrl_c_answers_at_once_even_with_a_busy_thread() -> None:
     running = start(body)
     assert running.stdout is not None
     assert running.stdout.readline() == b"ready\n"
-    os.kill(running.pid, signal.SIGINT)
-    _, err = running.communicate(timeout=PATIENCE_SECONDS)
+    _, err = interrupt(running, within=2)
     assert running.returncode == 130
     assert err == b"icectl: error: interrupted\n"

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import time
@@ -30,7 +28,7 @@ from tests.gc.repositories import (
     upload,
 )
 from tests.official import built, copied, open_official, zarr
-from tests.patience import PATIENCE_SECONDS
+from tests.patience import interrupt
 from tests.servers.proxy import Faults, fault_proxy
 from tests.servers.s3 import S3Server
 
@@ -257,8 +255,7 @@ def test_ctrl_c_reports_what_is_gone(gc: Any, repository: Path, form: str) -> No
     )
     assert running.stdout is not None
     assert running.stdout.readline() == b"deleting\n"
-    os.kill(running.pid, signal.SIGINT)
-    _, err = running.communicate(timeout=PATIENCE_SECONDS)
+    _, err = interrupt(running)
     assert running.returncode == 130
     gone = there - files(repository)
     least = sum(planned[f"{KINDS[name]}_deleted"] for name in [*KINDS][:3])
