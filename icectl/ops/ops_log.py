@@ -1,23 +1,26 @@
-"""The ops log with filters, and one operation of it: `icectl ops-log`.
+"""The ops log with filters, one operation of it, and what an operation changed: `icectl ops-log`.
 
 Reads repo info files only, never a snapshot.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import get_args
 
-from icectl.errors import ObjectNotFoundError
-from icectl.model.repo import Update, UpdateType
-from icectl.ops.reported_changes import ReportedChanges, report_changes
+from icectl.errors import FormatError, ObjectNotFoundError
+from icectl.format.values import decode_flexbuffers, decode_metadata
+from icectl.model.ids import SnapshotId
+from icectl.model.redaction import redact_locations
+from icectl.model.repo import FEATURE_FLAGS, RepoStatus, Update, UpdateType
+from icectl.model.values import MetadataItem
 from icectl.repository.backups import is_cleared, list_backups
 from icectl.repository.operations import Operations, ParseTime, operations_of
 from icectl.repository.ops_log import BACKUPS, OpsLogBeyondReach, OpsLogEntry, read_ops_log
 from icectl.repository.repository import Repository
-from icectl.repository.state_changes import diff_states
+from icectl.repository.state_changes import Change, StateChanges, Target, diff_states
 from icectl.storage.contract import ListingShard, Storage
 
 __all__ = [
@@ -51,6 +54,46 @@ class ListedOperation(OpsLogEntry):
     """Why it cannot be undone; None if nothing but later operations can be in the way."""
     written_with: int | None
     """The number of a newer operation of the same write, such as an undo; None for most."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefChange:
+    name: str
+    snapshot_id: SnapshotId | None
+    """None if the ref is gone."""
+    previous_snapshot_id: SnapshotId | None
+    """None if the ref is new."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParentChange:
+    id: SnapshotId
+    parent_id: SnapshotId | None
+    previous_parent_id: SnapshotId | None
+    num_pruned_logs: int
+    """How many transaction logs of released ancestors the snapshot lists."""
+    previous_num_pruned_logs: int
+
+
+@dataclass(frozen=True, slots=True)
+class ValueChange:
+    key: str
+    value: object
+    """None if it is gone, or left at its default."""
+    previous_value: object
+
+
+@dataclass(frozen=True, slots=True)
+class ReportedChanges:
+    branches: tuple[RefChange, ...]
+    tags: tuple[RefChange, ...]
+    added_snapshots: tuple[SnapshotId, ...]
+    removed_snapshots: tuple[SnapshotId, ...]
+    reparented_snapshots: tuple[ParentChange, ...]
+    config: tuple[ValueChange, ...]
+    metadata: tuple[ValueChange, ...]
+    flags: tuple[ValueChange, ...]
+    status: tuple[ValueChange, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +145,36 @@ def show_operation(repository: Repository, name: str, parse_time: ParseTime) -> 
     return OperationChanges(newest, tuple(others), changes)
 
 
+def report_changes(changes: StateChanges) -> ReportedChanges:
+    config = changes.config or Change(None, None)
+    return ReportedChanges(
+        branches=tuple(_refs(changes.branches)),
+        tags=tuple(_refs(changes.tags)),
+        added_snapshots=tuple(snapshot.id for snapshot in changes.added),
+        removed_snapshots=tuple(snapshot.id for snapshot in changes.removed),
+        reparented_snapshots=tuple(
+            ParentChange(
+                change.after.id,
+                change.after.parent_id,
+                change.before.parent_id,
+                len(change.after.pruned_ancestor_tx_logs or ()),
+                len(change.before.pruned_ancestor_tx_logs or ()),
+            )
+            for change in changes.reparented
+        ),
+        config=tuple(_compare(_settings(config.before), _settings(config.after))),
+        metadata=tuple(
+            ValueChange(name, _value(change.after), _value(change.before))
+            for name, change in sorted(changes.metadata.items())
+        ),
+        flags=tuple(
+            ValueChange(FEATURE_FLAGS.get(flag, str(flag)), change.after, change.before)
+            for flag, change in sorted(changes.flags.items())
+        ),
+        status=tuple(_compare_status(changes.status)) if changes.status else (),
+    )
+
+
 def list_operation(repository: Repository, operations: Operations, number: int) -> ListedOperation:
     """One operation, as the ops log lists it."""
     entries = _read_entries(repository, operations)
@@ -149,3 +222,46 @@ def _branch(update: UpdateType) -> str | None:
     if update.kind.startswith("branch_"):
         return getattr(update, "name", None)
     return getattr(update, "branch", None)
+
+
+def _refs(changes: Mapping[str, Target]) -> Iterator[RefChange]:
+    for name, change in sorted(changes.items()):
+        yield RefChange(name, change.after, change.before)
+
+
+def _settings(config: bytes | None) -> dict[str, object]:
+    """By dotted keys, without the secrets of locations."""
+    try:
+        decoded = decode_flexbuffers(config) if config else {}
+    except FormatError:
+        return {"(unreadable)": config}
+    return dict(_flatten("", redact_locations(decoded)))
+
+
+def _flatten(key: str, value: object) -> Iterator[tuple[str, object]]:
+    if isinstance(value, Mapping):
+        for name, below in value.items():
+            yield from _flatten(f"{key}.{name}" if key else str(name), below)
+    else:
+        yield key, value
+
+
+def _compare(before: Mapping[str, object], after: Mapping[str, object]) -> Iterator[ValueChange]:
+    for key in sorted({*before, *after}):
+        if before.get(key) != after.get(key):
+            yield ValueChange(key, after.get(key), before.get(key))
+
+
+def _value(item: MetadataItem | None) -> object:
+    try:
+        return None if item is None else decode_metadata((item,), 2)[item.name]
+    except FormatError:
+        return "(unreadable)"
+
+
+def _compare_status(change: Change[RepoStatus]) -> Iterable[ValueChange]:
+    before, after = change.before, change.after
+    return _compare(
+        {"availability": before.availability, "reason": before.limited_availability_reason},
+        {"availability": after.availability, "reason": after.limited_availability_reason},
+    )

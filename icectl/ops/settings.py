@@ -1,4 +1,4 @@
-"""Status, configuration, metadata and feature flags of a repository."""
+"""Create a repository; its status, configuration, metadata and feature flags."""
 
 from __future__ import annotations
 
@@ -7,14 +7,24 @@ from dataclasses import dataclass
 
 from icectl.errors import FormatError, RefNotFoundError, Remedy, UnsupportedError, UsageError
 from icectl.format.values import decode_metadata
+from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import FEATURE_FLAGS, Availability, RepoStatus
 from icectl.ops.config_keys import KEYS, check_on_storage, check_value, set_key
 from icectl.repository import settings
 from icectl.repository.config import read_config, update_config
 from icectl.repository.edits import flag_enabled
+from icectl.repository.initialize import initialize_repository
 from icectl.repository.names import nearest_hint
 from icectl.repository.ops_log import REPO_PATH
 from icectl.repository.repository import Repository
+from icectl.storage.contract import Storage
+
+
+@dataclass(frozen=True, slots=True)
+class NewRepository:
+    location: str
+    spec_version: int
+    snapshot_id: SnapshotId
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,18 @@ class FeatureFlag:
     enabled: bool
     setting: bool | None
     """What the repository says; None leaves the flag at its default."""
+
+
+def create_repository(
+    storage: Storage,
+    *,
+    spec_version: int,
+    config: Mapping[str, object],
+    metadata: Mapping[str, object],
+) -> NewRepository:
+    check_on_storage(config, storage)
+    initialize_repository(storage, spec_version=spec_version, config=config, metadata=metadata)
+    return NewRepository(storage.location, spec_version, INITIAL_SNAPSHOT_ID)
 
 
 def read_status(repository: Repository) -> StatusReport:

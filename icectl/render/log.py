@@ -8,8 +8,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from icectl.model.ids import SnapshotId
-from icectl.ops.log import CommitWithChanges
-from icectl.ops.show import WholeCommit
+from icectl.ops.log import CommitWithChanges, WholeCommit
 from icectl.render.blocks import Block, Column, Line, Part, Table
 from icectl.render.json import to_json
 from icectl.render.text import first_line, message_lines

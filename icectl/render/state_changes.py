@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from icectl.model.repo import Availability
-from icectl.ops.reported_changes import RefChange, ReportedChanges, ValueChange
+from icectl.ops.ops_log import RefChange, ReportedChanges, ValueChange
 from icectl.render.blocks import Block, Role
 from icectl.render.json import to_json
 from icectl.render.words import format_count

@@ -18,8 +18,7 @@ from icectl.ops.config_keys import (
     check_value,
     set_key,
 )
-from icectl.ops.init import create_repository
-from icectl.ops.settings import set_config_value
+from icectl.ops.settings import create_repository, set_config_value
 from icectl.repository.initialize import initialize_repository
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage

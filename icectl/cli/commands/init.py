@@ -13,7 +13,7 @@ from icectl.cli.options import File, command
 from icectl.cli.values import parse_pairs
 from icectl.errors import FormatError, RefusedError, UsageError
 from icectl.ops.config_keys import check_config, check_value, set_key
-from icectl.ops.init import NewRepository, create_repository
+from icectl.ops.settings import NewRepository, create_repository
 
 EXAMPLES = """
 icectl init ./repository  # a repository in a new or empty directory

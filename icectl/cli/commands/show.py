@@ -32,7 +32,7 @@ def show(
     The changes are relative to its parent. If ancestors in between were expired, their changes
     are included.
     """
-    from icectl.ops.show import show_commit
+    from icectl.ops.log import show_commit
     from icectl.render.log import render_whole_commit
 
     repository = context.open_repository(at_op)

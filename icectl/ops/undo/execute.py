@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from icectl.errors import ConflictError, RefusedError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import GCRanUpdate, RepoInfo
-from icectl.ops.ops_log import ListedOperation
-from icectl.ops.reported_changes import ReportedChanges, report_changes
+from icectl.ops.ops_log import ListedOperation, ReportedChanges, report_changes
 from icectl.ops.undo.needed import find_needed
 from icectl.ops.undo.plan import UndoOptions, UndoPlan
 from icectl.pipeline.progress import Progress
