@@ -164,7 +164,7 @@ class _OpsLogProvenance:
 def _check_explained(
     info: RepoInfo, past: PastStates, unexplained: Unexplained, check_time: Callable[[], None]
 ) -> None:
-    created = {id_ for update in past.updates if (id_ := _created_snapshot(update)) is not None}
+    created = {id_ for update in past.updates if (id_ := created_snapshot(update)) is not None}
     listed = {*ids_of(info.snapshots)}
     pruned = {id_ for logs in pruned_logs_of(info.snapshots).values() for id_ in logs}
     # The files of an aborted commit, which was never part of the history, need no operation that
@@ -204,7 +204,7 @@ def _explain_run(past: PastStates, start: int, end: int, unexplained: Unexplaine
         return False
     unexplained.remove(unexplained.kept_by(before))
     for update in run:
-        if (made := _created_snapshot(update)) is not None:
+        if (made := created_snapshot(update)) is not None:
             unexplained.discard(made)
     return True
 
@@ -228,7 +228,7 @@ def _explain_one(past: PastStates, number: int, unexplained: Unexplained) -> Non
                 )
         if is_releasing:
             _release(past, number, written, after, unexplained)
-    made = _created_snapshot(past.updates[number])
+    made = created_snapshot(past.updates[number])
     if made is None:
         return
     still = Unexplained(unexplained.snapshots & {made}, unexplained.logs & {made})
@@ -275,7 +275,8 @@ def _check_none(past: PastStates, still_kept: Unexplained, when: str) -> None:
         )
 
 
-def _created_snapshot(update: Update) -> SnapshotId | None:
+def created_snapshot(update: Update) -> SnapshotId | None:
+    """The snapshot that the operation put on the list."""
     match update.update_type:
         case (
             NewCommitUpdate(_, new)
