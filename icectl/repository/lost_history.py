@@ -28,7 +28,7 @@ from icectl.errors import (
     UnsupportedError,
 )
 from icectl.format.repo import RepoFile
-from icectl.model.ids import SnapshotId
+from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import (
     BranchCreatedUpdate,
     BranchResetUpdate,
@@ -46,6 +46,7 @@ from icectl.model.repo import (
 from icectl.repository.backups import list_backups
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
 from icectl.repository.past import Timeline
+from icectl.repository.transitions import created_snapshot
 from icectl.storage.contract import Storage
 
 RECOVERED = "recovered-"
@@ -189,9 +190,14 @@ def _find_made(timeline: Timeline, other: Timeline) -> tuple[set[SnapshotId], li
     that they set."""
     state = other.info
     own = [*takewhile(lambda update: update not in timeline, other.updates)]
-    begins = isinstance(own[-1].update_type, RepoInitializedUpdate)
-    if len(own) == len(other.updates) and not (other.end is None and begins):
-        return {*ids_of(state.snapshots)}, []  # the log does not lead back to the fork
+    is_whole = len(own) < len(other.updates) or (
+        other.end is None and isinstance(own[-1].update_type, RepoInitializedUpdate)
+    )
+    if not is_whole or any(isinstance(one.update_type, UnknownUpdate) for one in own):
+        # The log does not show all back to the fork, so whatever is not ours may be its own.
+        known = {created_snapshot(update) for update in timeline.updates}
+        known |= {INITIAL_SNAPSHOT_ID, *ids_of(timeline.info.snapshots)}
+        return {*ids_of(state.snapshots)} - known, [*state.branches, *state.tags]
     made: set[SnapshotId] = set()
     branches: set[str] = set()
     tags: set[str] = set()
@@ -206,8 +212,6 @@ def _find_made(timeline: Timeline, other: Timeline) -> tuple[set[SnapshotId], li
                 branches.add(name)
             case TagCreatedUpdate(name):
                 tags.add(name)
-            case UnknownUpdate():
-                made.update(ids_of(state.snapshots))
             case _:
                 pass
     refs = [ref for ref in state.branches if ref.name in branches]

@@ -23,12 +23,9 @@ from icectl.format.envelope import decode_header, is_packed_anew
 from icectl.format.repo import decode_repo
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
-    CommitAmendedUpdate,
-    NewCommitUpdate,
     NewDetachedSnapshotUpdate,
     RepoInfo,
     UnknownUpdate,
-    Update,
     UpdateType,
     ids_of,
     pruned_logs_of,
@@ -46,6 +43,7 @@ from icectl.repository.past import PastStates, Timeline
 from icectl.repository.transitions import (
     RELEASING,
     UNRECORDED,
+    created_snapshot,
     find_target,
     leads_to,
 )
@@ -273,19 +271,6 @@ def _check_none(past: PastStates, still_kept: Unexplained, when: str) -> None:
             path=REPO_PATH,
             hint=Remedy("compare-repo-file"),
         )
-
-
-def created_snapshot(update: Update) -> SnapshotId | None:
-    """The snapshot that the operation put on the list."""
-    match update.update_type:
-        case (
-            NewCommitUpdate(_, new)
-            | CommitAmendedUpdate(_, _, new)
-            | NewDetachedSnapshotUpdate(new)
-        ):
-            return new
-        case _:
-            return None
 
 
 def _check_last_step(past: PastStates) -> None:

@@ -31,8 +31,8 @@ from icectl.repository.lost_history import find_lost_history, find_lost_lines, r
 from icectl.repository.open import repository_at
 from icectl.repository.ops_log import REPO_PATH, backup_object, read_repo
 from icectl.repository.past import Timeline
-from icectl.repository.provenance import created_snapshot
 from icectl.repository.repository import Repository
+from icectl.repository.transitions import created_snapshot
 from icectl.repository.update import put_back, with_updates
 from icectl.storage.contract import Storage, VersionedBytes
 
@@ -353,7 +353,7 @@ def _plan_lost_lines(plan: RepoFilePlan, timeline: Timeline, mends: Collection[K
     files = {one.path for one in storage.list(layout.snapshots, with_info=False)}
     there = {id_ for id_ in lost.snapshots if layout.snapshot(id_) in files}
     known = {*ids_of(plan.repository.info.snapshots), *lost.snapshots}
-    known.update(id_ for line in timeline.updates if (id_ := created_snapshot(line)) is not None)
+    known.update(id_ for one in timeline.updates if (id_ := created_snapshot(one)) is not None)
     for line in find_lost_lines(timeline, lost, reachable | there):
         if line.is_recovered:
             continue
