@@ -104,7 +104,7 @@ class LostLine:
 
 def recovered_name(ref: str, snapshot_id: SnapshotId) -> str:
     """The name of the branch that replaces a lost ref; a number may follow."""
-    return f"{RECOVERED}{ref}-{snapshot_id!s:.8}"
+    return f"{RECOVERED}{ref.removeprefix(RECOVERED)}-{snapshot_id!s:.8}"
 
 
 def find_lost_history(timeline: Timeline, kept: Set[SnapshotId]) -> LostHistory:

@@ -119,7 +119,7 @@ class History:
 
     def repair(self) -> None:
         """Afterwards, all that lost states list is reachable, and they need no protection."""
-        there = self.place.snapshot_files()
+        there, backups = self.place.snapshot_files(), {*self.place.backups()}
         code, document = self.place.run("repair", "--yes")
         assert code == 0, document
         for step in document["steps"]:
@@ -132,6 +132,10 @@ class History:
         if not document["steps"]:
             return
         self.repaired += 1
+        for name in sorted({*self.place.backups()} - backups, reverse=True):
+            state = (self.place.where / "overwritten" / name).read_bytes()
+            if state not in self.timeline:
+                self.timeline.append(state)  # after each step
         repo = self.place.official()
         kept = {
             one.id
