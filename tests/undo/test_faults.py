@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from icectl.errors import ConflictError, PreconditionFailedError
+from icectl.model.repo import GCRanUpdate
 from icectl.ops.undo.execute import UndoResult, execute_undo
 from icectl.ops.undo.plan import UndoOptions, plan_undo
 from icectl.pipeline.progress import Progress
@@ -154,14 +155,23 @@ def test_a_collection_takes_what_comes_back(tmp_path: Path) -> None:
     assert ic.Repository.open(ic.local_filesystem_storage(str(tmp_path)))
 
 
-def test_a_collection_ran_since_the_plan(tmp_path: Path) -> None:
-    """Its entry in the ops log says so, before anything is written."""
+@pytest.mark.parametrize("others", [0, 5], ids=["newest", "in a backup"])
+def test_a_collection_ran_since_the_plan(tmp_path: Path, others: int) -> None:
+    """Its entry in the ops log says so, before anything is written, wherever the entry is."""
     expired(tmp_path)
+    config = open_official(tmp_path).config
+    config.num_updates_per_repo_info_file = 3
+    open_official(tmp_path).reopen(config=config).save_config()
+    undone = "@1"
     repository = open_repository(LocalStorage(tmp_path))
-    plan = plan_undo(repository, None, int, UndoOptions(), Progress())
+    plan = plan_undo(repository, undone, int, UndoOptions(), Progress())
     repo = open_official(tmp_path)
     moment = repo.lookup_snapshot(repo.lookup_branch("main")).written_at
     assert repo.garbage_collect(moment + timedelta(minutes=1)).snapshots_deleted >= 3
+    for number in range(others):
+        repo.update_metadata({"number": number})
+    latest = read_repo(LocalStorage(tmp_path)).latest_updates
+    assert any(isinstance(one.update_type, GCRanUpdate) for one in latest) == (not others)
     before = (tmp_path / "repo").read_bytes()
     with pytest.raises(ConflictError, match="garbage collection"):
         execute_undo(repository, plan, UndoOptions(), Progress())

@@ -193,7 +193,7 @@ def _read_candidates(storage: Storage) -> list[_Candidate]:
             continue
         info, problems = check_repo(data)
         found.append(_Candidate(paths[path], made[paths[path]], data, info, tuple(problems)))
-    return sorted(found, key=lambda one: one.made_at, reverse=True)
+    return sorted(found, key=lambda one: (one.made_at, one.is_sound and one.time), reverse=True)
 
 
 def _plan_restore(
