@@ -354,6 +354,7 @@ def _plan_lost_lines(plan: RepoFilePlan, timeline: Timeline, mends: Collection[K
     there = {id_ for id_ in lost.snapshots if layout.snapshot(id_) in files}
     known = {*ids_of(plan.repository.info.snapshots), *lost.snapshots}
     known.update(id_ for one in timeline.updates if (id_ := created_snapshot(one)) is not None)
+    planned: set[SnapshotId] = set()
     for line in find_lost_lines(timeline, lost, reachable | there):
         if line.is_recovered:
             continue
@@ -364,13 +365,14 @@ def _plan_lost_lines(plan: RepoFilePlan, timeline: Timeline, mends: Collection[K
         last = [*_find_last_commits(repository_at(storage, line.state), known)]
         continued = {chain[0].parent_id for _, _, chain in last} & line.made
         refs = {ref.snapshot_id: ref.name for ref in reversed(line.unrecovered_refs)}
-        targets = {id_: name for id_, name in refs.items() if id_ not in continued}
+        targets = {id_: name for id_, name in refs.items() if id_ not in continued | planned}
         for _, branch, chain in last:
             found.infos.update((one.id, one) for one in chain)
             known.update(one.id for one in chain)
             targets[chain[-1].id] = branch
         for id_ in sorted(targets, key=lambda id_: (id_ in line.made, found.infos[id_].flushed_at)):
             _plan_recovery(plan, found, id_, targets[id_], mends)
+        planned.update(targets)
         rest = [found.infos[id_] for id_ in found.infos.keys() & there]
         for one in sorted(rest, key=lambda one: one.flushed_at, reverse=True):
             if one.id not in state_of(plan.repository.info).reachable:
