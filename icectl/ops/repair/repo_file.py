@@ -343,8 +343,8 @@ def _plan_lost_history(storage: Storage, plan: RepoFilePlan, keys: Sequence[Key]
 def _plan_lost_lines(plan: RepoFilePlan, timeline: Timeline, mends: Collection[Key]) -> None:
     """Branches for all that only lost timelines list, and for each ref that they set.
 
-    Whatever is made first needs no other branch: after an interruption, what is still to be done
-    is found again by what no ref reaches yet.
+    The oldest come first: after an interruption, those that are left are found again by what no
+    ref reaches yet.
     """
     assert plan.repository is not None and plan.repository.info is not None
     storage, layout = plan.repository.storage, plan.repository.layout
@@ -362,15 +362,19 @@ def _plan_lost_lines(plan: RepoFilePlan, timeline: Timeline, mends: Collection[K
         for backup in line.backups:
             found.add(read_repo(storage, backup.path))
         # The last commit of the lost history is in no backup.
-        last = [*_find_last_commits(repository_at(storage, line.state), known)]
-        continued = {chain[0].parent_id for _, _, chain in last} & line.made
+        last = {
+            chain[-1].id: (branch, chain)
+            for _, branch, chain in _find_last_commits(repository_at(storage, line.state), known)
+        }
+        continued = {chain[0].parent_id for _, chain in last.values()} & line.made
+        own = line.made | last.keys()
         refs = {ref.snapshot_id: ref.name for ref in reversed(line.unrecovered_refs)}
         targets = {id_: name for id_, name in refs.items() if id_ not in continued | planned}
-        for _, branch, chain in last:
+        for id_, (branch, chain) in last.items():
             found.infos.update((one.id, one) for one in chain)
             known.update(one.id for one in chain)
-            targets[chain[-1].id] = branch
-        for id_ in sorted(targets, key=lambda id_: (id_ in line.made, found.infos[id_].flushed_at)):
+            targets[id_] = branch
+        for id_ in sorted(targets, key=lambda id_: (id_ in own, found.infos[id_].flushed_at)):
             _plan_recovery(plan, found, id_, targets[id_], mends)
         planned.update(targets)
         rest = [found.infos[id_] for id_ in found.infos.keys() & there]
