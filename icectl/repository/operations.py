@@ -223,7 +223,7 @@ class Operations:
     def _not_found(self, number: int) -> IcectlError:
         if self.end is None:
             return RefNotFoundError(
-                f"there is no operation @{number}: the ops log has {len(self._updates):,}",
+                f"there is no operation @{number}: the oldest is @{len(self._updates) - 1}",
                 hint=Remedy("list-operations"),
             )
         return _unreadable(self._storage, self.end.path.removeprefix(f"{BACKUPS}/"), self.end.error)
