@@ -193,6 +193,7 @@ def test_backups_that_hold_targets_are_read_in_one_round():
 
     class BatchCounter(FaultyStorage):
         def read_many(self, paths, **options):
+            paths = [*paths]
             self.batches.append(len(paths))
             return super().read_many(paths, **options)
 
