@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
+from operator import sub
 from typing import Any, TypeVar
 
 import numpy as np
@@ -110,10 +111,8 @@ class NodeColumns:
             end = at + parts[1].shape[1]
             for record in new:
                 bounds = struct.unpack_from(f"<{2 * count}I", record, end)
-                chunks = prod(
-                    to - from_ for from_, to in zip(bounds[::2], bounds[1::2], strict=True)
-                )
-                yield NodeId(record[:at]), ManifestId(record[at:end]), chunks
+                lengths = map(sub, bounds[1::2], bounds[::2])
+                yield NodeId(record[:at]), ManifestId(record[at:end]), prod(lengths)
 
     def manifest_lists(self) -> list[tuple[bytes, ...]]:
         """Return a value for each node, equal if and only if its list of manifests is."""

@@ -30,7 +30,7 @@ from icectl.ops.stats.summing import (
 )
 from icectl.ops.stats.usage import ManifestUse, Usage
 from icectl.pipeline.engine import Columns, Rows
-from icectl.pipeline.id_columns import id_columns
+from icectl.pipeline.id_columns import BLOCK, id_columns
 from icectl.pipeline.locations import number_locations
 
 Values = NDArray[np.int64]
@@ -144,16 +144,19 @@ def _mix(
 ) -> NDArray[np.uint64]:
     """A key of 8 bytes; for one location, different offsets of a length have different keys.
 
-    Overwrites `location`: temporary arrays would determine the peak memory.
+    Overwrites `location`, block by block: temporary arrays of a million rows would determine the
+    peak memory, and the time.
     """
-    key = location
-    key ^= offset
-    key *= _MIXER
-    key ^= key >> np.uint64(32)
-    key ^= length
-    key *= _MIXER
-    key ^= key >> np.uint64(29)
-    return key
+    for first in range(0, len(location), BLOCK):
+        rows = slice(first, first + BLOCK)
+        key = location[rows]
+        key ^= offset[rows]
+        key *= _MIXER
+        key ^= key >> np.uint64(32)
+        key ^= length[rows]
+        key *= _MIXER
+        key ^= key >> np.uint64(29)
+    return location
 
 
 def _values(plan: SumManifests, uses: Sequence[tuple[ManifestUse, int, int]]) -> Columns:
