@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from icectl.format.columns import ColumnReader
+    from icectl.format.columns import ColumnReader, Positions, Rows
 
 # The index of each field of ChunkRef in the schema.
 _FIELDS = {field.name: place for place, field in enumerate(CHUNK_REF.fields)}
@@ -91,14 +91,24 @@ def _decode_columns(
     # Imported late: numpy may be loading on another thread while this one decompresses.
     from icectl.format.columns import ColumnReader
 
-    assert envelope.header is not None
     columns = ColumnReader(reader)
     arrays = tuple(
         ArrayManifest(
-            array.node_id, _decode_refs(columns, array.refs, with_coordinates), array.extra
+            array.node_id,
+            _decode_refs(
+                columns, columns.groups(CHUNK_REF, *array.refs), array.refs[1], with_coordinates
+            ),
+            array.extra,
         )
         for array in raw.arrays
     )
+    return _manifest(envelope, reader, raw, arrays)
+
+
+def _manifest(
+    envelope: Envelope, reader: Reader, raw: RawManifest, arrays: tuple[ArrayManifest, ...]
+) -> Manifest:
+    assert envelope.header is not None
     _check_compression(raw)
     return Manifest(
         envelope.header.spec_version,
@@ -110,6 +120,74 @@ def _decode_columns(
         reader.unknown_fields,
         envelope.file_size,
     )
+
+
+class OpenManifest:
+    """A manifest whose references are decoded when they are asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        from icectl.format.columns import ColumnReader
+
+        envelope, reader, self._raw = _decode_root(data)
+        self._columns = ColumnReader(reader)
+        self.manifest = _manifest(envelope, reader, self._raw, ())
+        """Without its arrays."""
+
+    @property
+    def id(self) -> ManifestId:
+        return self.manifest.id
+
+    def spans(self, node_id: NodeId) -> list[tuple[int, int]]:
+        """The vectors of the array's references, usually one: first byte and length."""
+        return [array.refs for array in self._raw.arrays if array.node_id == node_id]
+
+    def rows(self, span: tuple[int, int], first: int, count: int) -> ChunkRefs:
+        groups = self._columns.groups(CHUNK_REF, span[0] + 4 * first, count)
+        return _decode_refs(self._columns, groups, count, True)
+
+    def find(self, span: tuple[int, int], wanted: NDArray[np.uint32]) -> ChunkRefs:
+        """The references at these coordinates that exist, found as a reader finds them.
+
+        They do not keep the payload in memory.
+        """
+        import numpy as np
+
+        start, count = span
+        low = np.zeros(len(wanted), np.int64)
+        high = np.full(len(wanted), count if len(wanted) else 0, np.int64)
+        while (low < high).any():
+            middle = (low + high) // 2
+            is_less, _ = self._compare(start, np.minimum(middle, count - 1), wanted)
+            is_open = low < high
+            low = np.where(is_open & is_less, middle + 1, low)
+            high = np.where(is_open & ~is_less, middle, high)
+        inside = low < count
+        found = low[inside]
+        if len(found):
+            found = found[self._compare(start, found, wanted[inside])[1]]
+        positions = self._columns.follow(start + 4 * found)
+        groups = (
+            (rows, group, plan.places)
+            for rows, group, plan in self._columns.tables(CHUNK_REF, positions)
+        )
+        return _decode_refs(self._columns, groups, len(found), True).detached()
+
+    def _compare(
+        self, start: int, rows: NDArray[np.int64], wanted: NDArray[np.uint32]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which rows of the vector are before the wanted coordinates, and which are equal."""
+        import numpy as np
+
+        index = np.empty(wanted.shape, np.uint32)
+        positions = self._columns.follow(start + 4 * rows)
+        for chosen, group, plan in self._columns.tables(CHUNK_REF, positions):
+            place = plan.places[_FIELDS["index"]]
+            index[chosen] = self._columns.coordinates(group + place, wanted.shape[1])
+        is_less, is_equal = np.zeros(len(rows), np.bool_), np.ones(len(rows), np.bool_)
+        for found, sought in zip(index.T, wanted.T, strict=True):
+            is_less |= is_equal & (found < sought)
+            is_equal &= found == sought
+        return is_less, is_equal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -264,10 +342,13 @@ def _kind(places: Sequence[int], position: int) -> tuple[RefKind, str]:
     return present[0]
 
 
-def _decode_refs(columns: ColumnReader, span: tuple[int, int], with_coordinates: bool) -> ChunkRefs:
+def _decode_refs(
+    columns: ColumnReader,
+    groups: Iterable[tuple[Rows, Positions, Sequence[int]]],
+    count: int,
+    with_coordinates: bool,
+) -> ChunkRefs:
     import numpy as np
-
-    start, count = span
 
     payload = columns.reader.data
     kinds = np.empty(count, np.uint8)
@@ -280,7 +361,7 @@ def _decode_refs(columns: ColumnReader, span: tuple[int, int], with_coordinates:
     optional: dict[str, Spans] = {}
     last_modified = None
 
-    for rows, positions, places in columns.groups(CHUNK_REF, start, count):
+    for rows, positions, places in groups:
         kind, name = _kind(places, int(positions[0]))
         kinds[rows] = kind
         if with_coordinates:

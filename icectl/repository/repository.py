@@ -32,7 +32,7 @@ from icectl.storage.contract import Storage
 
 if TYPE_CHECKING:
     from icectl.format.legacy import LegacyManifest
-    from icectl.format.manifest import FewRefs
+    from icectl.format.manifest import FewRefs, OpenManifest
     from icectl.model.manifest import Manifest
     from icectl.model.node_columns import SnapshotColumns
     from icectl.repository.alpha import Dimensions
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 
 _File = TypeVar("_File")
-_Manifest = TypeVar("_Manifest", bound="Manifest | FewRefs")
+_Manifest = TypeVar("_Manifest", bound="Manifest | FewRefs | OpenManifest")
 
 WRITABLE = (Generation.V1, Generation.V2)
 """Generations that icectl can change; older ones are read-only."""
@@ -288,6 +288,15 @@ class Repository:
         from icectl.format.manifest import decode_sizes
 
         return self._read_manifest(manifest_id, decode_sizes)
+
+    def open_manifest(self, manifest_id: ManifestId) -> OpenManifest:
+        """The manifest without its references; V1 and V2 only."""
+        from icectl.format.manifest import OpenManifest
+
+        self.check_writable()
+        opened = self._read_manifest(manifest_id, OpenManifest)
+        assert isinstance(opened, OpenManifest)
+        return opened
 
     def _read_manifest(
         self, manifest_id: ManifestId, decode: Callable[[bytes], _Manifest]
