@@ -260,15 +260,17 @@ class _Comparison:
                 found += [(opened.manifest, opened.find(span, written)) for span in spans]
             return Side(tuple(found))
 
+        # One after the other: the payload of the first is released before the second is read.
         before, after = (look_up(*side) for side in group.sides)
         return compare_references(before, after, written)
 
     def _compare_in_order(self, group: _Group, open_: OpenManifests) -> list[ReferenceChanges]:
         from icectl.pipeline.reference_changes import OrderedRefs, compare_in_order
 
+        ids = [manifests[0].object_id for _, manifests in group.sides]
         before, after = (
-            OrderedRefs(open_(manifests[0].object_id), node.id)
-            for node, manifests in group.sides
+            OrderedRefs(opened, node.id)
+            for (node, _), (_, opened) in zip(group.sides, read_ahead(open_, ids), strict=True)
             if node is not None
         )
         return [changes for changes in compare_in_order(before, after) if not changes.is_empty]
