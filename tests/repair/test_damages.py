@@ -9,7 +9,7 @@ import pytest
 
 from icectl.checks import rules
 from icectl.ops.repair.repo_file import DAMAGED, UNSORTED, UNUSABLE
-from icectl.ops.repair.survey import DERIVABLE_LOG, LOST_CHUNK, LOST_MANIFEST, UNREADABLE_SNAPSHOT
+from icectl.ops.repair.steps import DERIVABLE_LOG, LOST_CHUNK, LOST_MANIFEST, UNREADABLE_SNAPSHOT
 from tests.official import ic
 from tests.repair.helpers import (
     LOSSY,
