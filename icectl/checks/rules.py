@@ -112,9 +112,9 @@ FLAG_TWICE = Rule(
 )  # fmt: skip
 REPO_VALUE = Rule(
     "ICE0011", "error", Level.REFS, "the configuration or metadata of the repository is damaged",
-    "The encoded value cannot be decoded, or a name occurs twice. Set it again with "
-    "`icectl config set` or `icectl metadata set`. Before spec version 2 the configuration is the "
-    "file config.yaml: correct it, or delete it to use the defaults.",
+    "The encoded value cannot be decoded, or a name occurs twice. Return to an earlier one with "
+    "`icectl restore --to OP --only config` or `--only metadata`. Before spec version 2 the "
+    "configuration is the file config.yaml: correct it, or delete it to use the defaults.",
 )  # fmt: skip
 STATUS_UNKNOWN = Rule(
     "ICE0012", "warning", Level.REFS, "the repo file contains something unknown to this icectl",
