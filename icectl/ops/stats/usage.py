@@ -117,7 +117,6 @@ def _read_in_order(
     if not repository.is_writable:
         yield from (snapshot for _, snapshot in read_ahead(repository.read_snapshot, ids))
         return
-    # Threads read; this one decodes, since decoding holds the interpreter's lock.
     files = read_in_order(repository.storage, map(repository.layout.snapshot, ids))
     for id_, (_, data) in zip(ids, files, strict=True):
         if isinstance(data, StorageError):
