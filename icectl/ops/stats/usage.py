@@ -97,13 +97,14 @@ def read_usage(
     with progress.phase("reading snapshots", len(order)) as counter:
         for snapshot in _read_in_order(repository, [info.id for info in order]):
             facts = facts_of(snapshot)
-            numbers = list(map(by_claim.get, facts.claims))
-            if None in numbers:
+            try:
+                numbers = array("I", map(by_claim.__getitem__, facts.claims))
+            except KeyError:
                 for claim in facts.claims:
                     if claim not in by_claim:
                         add(claim, facts.info(claim))
-                numbers = list(map(by_claim.get, facts.claims))
-            usage.manifests_of.append(array("I", numbers))
+                numbers = array("I", map(by_claim.__getitem__, facts.claims))
+            usage.manifests_of.append(numbers)
             usage.paths.update(facts.paths)
             regions.update(facts.regions)
             counter.advance()
