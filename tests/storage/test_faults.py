@@ -436,6 +436,7 @@ class TestPermissions:
 
 def test_a_bucket_in_another_region_is_left_to_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which finds the region; that needs the real servers of Amazon."""
+    monkeypatch.setattr("icectl.storage.retry.FIRST_DELAY", 0.001)
     agents: list[str] = []
 
     class Elsewhere(BaseHTTPRequestHandler):
