@@ -30,21 +30,17 @@ class EngineChoice(ExitStack):
         self._options = parse_spark_options(master, remote, conf)
         self._name = name
         self._spark_engine: Engine | None = None
-        self._least_refs: float = float("inf")
-        missing = missing_for_spark(self._options, os.environ)
+        self._is_auto = engine == "auto"
         self.is_asked_for = engine == "spark" or (
-            engine == "auto" and bool(master or remote or SUBMITTED in os.environ)
+            self._is_auto and bool(master or remote or SUBMITTED in os.environ)
         )
-        if self.is_asked_for:
-            if missing is not None:
-                raise UnsupportedError(f"Spark cannot be used: {missing.what}", hint=missing.hint)
-            self._least_refs = 0
-        elif engine == "auto" and missing is None:
-            self._least_refs = ROWS_FOR_SPARK
+        missing = missing_for_spark(self._options, os.environ) if self.is_asked_for else None
+        if missing is not None:
+            raise UnsupportedError(f"Spark cannot be used: {missing.what}", hint=missing.hint)
 
     def choose(self, num_chunk_refs: int) -> Engine:
         """Return the engine for that many references; the same one each time it is Spark."""
-        if num_chunk_refs < self._least_refs:
+        if not self.is_asked_for and not self._is_worth_spark(num_chunk_refs):
             return LocalEngine()
         if self._spark_engine is None:
             from icectl.spark.engine import SparkEngine
@@ -53,3 +49,9 @@ class EngineChoice(ExitStack):
             session = self.enter_context(spark_session(self._options, os.environ, name=self._name))
             self._spark_engine = SparkEngine(session)
         return self._spark_engine
+
+    def _is_worth_spark(self, num_chunk_refs: int) -> bool:
+        from icectl.spark.session import missing_for_spark
+
+        is_large = self._is_auto and num_chunk_refs >= ROWS_FOR_SPARK
+        return is_large and missing_for_spark(self._options, os.environ) is None

@@ -79,7 +79,13 @@ HINTS = {
     "it is unreadable, name it with --known-missing",
     "undelete-tag": "add --undelete-tag; clients that know that it was deleted may refuse it",
     "undo-later-first": "undo the later operations first, the newest of them first, as "
-    "`icectl ops-log` lists them; or change a part with --only",
+    "`icectl ops-log` lists them; or return to the state before it, without the later operations, "
+    "with `icectl restore --to {before}`; or change a part with --only",
+    "restore-more": "add --only history, or omit --only to restore the whole state",
+    "restore-collected": "the garbage collection {by!s} deleted it; restore the objects from a "
+    "copy of the repository, or choose a part that does not need them with --only",
+    "restore-lost": "it was lost or deleted since then; restore the objects from a copy of the "
+    "repository, or choose a part that does not need them with --only",
     # gc and expire
     "allow-recent": "give --older-than at least 1d, or add --allow-recent if nobody is writing",
     "allow-recent-backups": "give --overwritten-older-than at least 1d, or the same time as "

@@ -124,7 +124,9 @@ def decode_envelope(data: bytes) -> Envelope:
     found = decode_header(data)
     if found is None:
         # The MessagePack generations begin with a small array or map.
-        if not data or not 0x80 <= data[0] <= 0x9F:
+        if not data:
+            raise FormatError("the file is empty")
+        if not 0x80 <= data[0] <= 0x9F:
             raise FormatError("not an Icechunk metadata file", offset=0)
         return Envelope(Generation.ALPHA_RAW, None, data, len(data))
     header, size = found

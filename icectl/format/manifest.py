@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from icectl import limits
 from icectl.errors import FormatError
-from icectl.format.envelope import FileType, decode_flatbuffers_envelope, encode_envelope
+from icectl.format.envelope import (
+    Envelope,
+    FileType,
+    decode_flatbuffers_envelope,
+    encode_envelope,
+)
 from icectl.format.reader import Reader
 from icectl.format.schema import CHUNK_REF, MANIFEST, RawArrayManifest, RawManifest
 from icectl.format.transaction_log import coordinate_order
 from icectl.format.writer import Writer, refuse_unknown
-from icectl.model.ids import ManifestId
+from icectl.model.ids import ManifestId, NodeId
 from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, Spans
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from icectl.format.columns import ColumnReader
+    from icectl.format.columns import ColumnReader, Positions, Rows
 
 # The index of each field of ChunkRef in the schema.
 _FIELDS = {field.name: place for place, field in enumerate(CHUNK_REF.fields)}
+_LENGTH, _ETAG, _EXTRA = (_FIELDS[name] for name in ("length", "checksum_etag", "extra"))
+_RANGE = (_FIELDS["offset"], _LENGTH)
 FEW_REFS = 64
 LISTED_TWICE = "a chunk reference is listed twice"
 _KIND_FIELDS = (
@@ -36,22 +43,73 @@ _KIND_FIELDS = (
 
 def decode_manifest(data: bytes, *, with_coordinates: bool = True) -> Manifest:
     """Decode a manifest. `with_coordinates=False` neither checks nor returns coordinates."""
+    return _decode_columns(*_decode_root(data), with_coordinates)
+
+
+class FewArrayRefs(NamedTuple):
+    """The references of one array without coordinates; inline ones summed up."""
+
+    node_id: NodeId
+    chunk_ids: list[bytes]
+    lengths: list[int]
+    num_inline: int
+    inlined_bytes: int
+
+
+class FewRefs(NamedTuple):
+    """A manifest of few references, none of them virtual."""
+
+    id: ManifestId
+    arrays: list[FewArrayRefs]
+
+
+def decode_sizes(data: bytes) -> Manifest | FewRefs:
+    """Decode a manifest without coordinates; array operations are slow for a few references."""
+    envelope, reader, raw = _decode_root(data)
+    if sum(array.refs[1] for array in raw.arrays) <= FEW_REFS:
+        arrays = [_sum_few(reader, array) for array in raw.arrays]
+        if None not in arrays:
+            _check_compression(raw)
+            return FewRefs(raw.id, arrays)
+    return _decode_columns(envelope, reader, raw, False)
+
+
+def _decode_root(data: bytes) -> tuple[Envelope, Reader, RawManifest]:
     envelope = decode_flatbuffers_envelope(data, FileType.MANIFEST)
-    assert envelope.header is not None
+    reader = Reader(envelope.payload, file_size=envelope.file_size)
+    return envelope, reader, reader.read_root(MANIFEST)
+
+
+def _check_compression(raw: RawManifest) -> None:
+    if raw.compression_algorithm not in (0, 1):
+        raise FormatError(f"unknown compression of locations: {raw.compression_algorithm}")
+
+
+def _decode_columns(
+    envelope: Envelope, reader: Reader, raw: RawManifest, with_coordinates: bool
+) -> Manifest:
     # Imported late: numpy may be loading on another thread while this one decompresses.
     from icectl.format.columns import ColumnReader
 
-    reader = Reader(envelope.payload, file_size=envelope.file_size)
-    raw: RawManifest = reader.read_root(MANIFEST)
     columns = ColumnReader(reader)
     arrays = tuple(
         ArrayManifest(
-            array.node_id, _decode_refs(columns, array.refs, with_coordinates), array.extra
+            array.node_id,
+            _decode_refs(
+                columns, columns.groups(CHUNK_REF, *array.refs), array.refs[1], with_coordinates
+            ),
+            array.extra,
         )
         for array in raw.arrays
     )
-    if raw.compression_algorithm not in (0, 1):
-        raise FormatError(f"unknown compression of locations: {raw.compression_algorithm}")
+    return _manifest(envelope, reader, raw, arrays)
+
+
+def _manifest(
+    envelope: Envelope, reader: Reader, raw: RawManifest, arrays: tuple[ArrayManifest, ...]
+) -> Manifest:
+    assert envelope.header is not None
+    _check_compression(raw)
     return Manifest(
         envelope.header.spec_version,
         raw.id,
@@ -62,6 +120,74 @@ def decode_manifest(data: bytes, *, with_coordinates: bool = True) -> Manifest:
         reader.unknown_fields,
         envelope.file_size,
     )
+
+
+class OpenManifest:
+    """A manifest whose references are decoded when they are asked for."""
+
+    def __init__(self, data: bytes) -> None:
+        from icectl.format.columns import ColumnReader
+
+        envelope, reader, self._raw = _decode_root(data)
+        self._columns = ColumnReader(reader)
+        self.manifest = _manifest(envelope, reader, self._raw, ())
+        """Without its arrays."""
+
+    @property
+    def id(self) -> ManifestId:
+        return self.manifest.id
+
+    def spans(self, node_id: NodeId) -> list[tuple[int, int]]:
+        """The vectors of the array's references, usually one: first byte and length."""
+        return [array.refs for array in self._raw.arrays if array.node_id == node_id]
+
+    def rows(self, span: tuple[int, int], first: int, count: int) -> ChunkRefs:
+        groups = self._columns.groups(CHUNK_REF, span[0] + 4 * first, count)
+        return _decode_refs(self._columns, groups, count, True)
+
+    def find(self, span: tuple[int, int], wanted: NDArray[np.uint32]) -> ChunkRefs:
+        """The references at these coordinates that exist, found as a reader finds them.
+
+        They do not keep the payload in memory.
+        """
+        import numpy as np
+
+        start, count = span
+        low = np.zeros(len(wanted), np.int64)
+        high = np.full(len(wanted), count if len(wanted) else 0, np.int64)
+        while (low < high).any():
+            middle = (low + high) // 2
+            is_less, _ = self._compare(start, np.minimum(middle, count - 1), wanted)
+            is_open = low < high
+            low = np.where(is_open & is_less, middle + 1, low)
+            high = np.where(is_open & ~is_less, middle, high)
+        inside = low < count
+        found = low[inside]
+        if len(found):
+            found = found[self._compare(start, found, wanted[inside])[1]]
+        positions = self._columns.follow(start + 4 * found)
+        groups = (
+            (rows, group, plan.places)
+            for rows, group, plan in self._columns.tables(CHUNK_REF, positions)
+        )
+        return _decode_refs(self._columns, groups, len(found), True).detached()
+
+    def _compare(
+        self, start: int, rows: NDArray[np.int64], wanted: NDArray[np.uint32]
+    ) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
+        """Which rows of the vector are before the wanted coordinates, and which are equal."""
+        import numpy as np
+
+        index = np.empty(wanted.shape, np.uint32)
+        positions = self._columns.follow(start + 4 * rows)
+        for chosen, group, plan in self._columns.tables(CHUNK_REF, positions):
+            place = plan.places[_FIELDS["index"]]
+            index[chosen] = self._columns.coordinates(group + place, wanted.shape[1])
+        is_less, is_equal = np.zeros(len(rows), np.bool_), np.ones(len(rows), np.bool_)
+        for found, sought in zip(index.T, wanted.T, strict=True):
+            is_less |= is_equal & (found < sought)
+            is_equal &= found == sought
+        return is_less, is_equal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -83,9 +209,7 @@ def decode_native_refs(data: bytes, *, with_sizes: bool = True) -> NativeRefs:
     A reference that is listed twice is damage: an offset that was changed to that of a neighbour
     hides the reference that belongs there.
     """
-    envelope = decode_flatbuffers_envelope(data, FileType.MANIFEST)
-    reader = Reader(envelope.payload, file_size=envelope.file_size)
-    raw: RawManifest = reader.read_root(MANIFEST)
+    _, reader, raw = _decode_root(data)
     count = sum(array.refs[1] for array in raw.arrays)
     gather = _gather_few if count <= FEW_REFS else _gather_many
     return NativeRefs(raw.id, count, *gather(reader, raw, with_sizes))
@@ -148,37 +272,66 @@ def _gather_few(
     ids: list[bytes | bytearray] = []
     ends: list[int] = []
     tables: set[int] = set()
-    native: dict[Sequence[int], int] = {}
-    """The offset of the id in tables with these field offsets; 0 if they are not native."""
     count = 0
     for array in raw.arrays:
-        start, length = array.refs
-        count += length
-        for slot in range(start, start + 4 * length, 4):
-            position = reader.follow(slot)
+        count += array.refs[1]
+        for position, places, kind, place in _few_tables(reader, array):
             tables.add(position)
-            places = reader.places(CHUNK_REF, position)
-            place = native.get(places)
-            if place is None:
-                is_native = _kind(places, position)[0] is RefKind.NATIVE
-                place = native[places] = places[_FIELDS["chunk_id"]] if is_native else 0
-            if not place:
+            if kind is not RefKind.NATIVE:
                 continue
             place += position
             ids.append(data[place : place + 12])
             if with_sizes:
-                end = sum(
-                    int.from_bytes(data[position + place : position + place + 8], "little")
-                    for place in (places[_FIELDS["offset"]], places[_FIELDS["length"]])
-                    if place
-                )
-                ends.append(min(end, 2**64 - 1))
+                ends.append(min(sum(_long(data, position, places[at]) for at in _RANGE), 2**64 - 1))
     if len(tables) < count:
         raise FormatError(LISTED_TWICE)
     return (
         np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 12),
         np.array(ends, np.uint64) if with_sizes else None,
     )
+
+
+def _sum_few(reader: Reader, array: RawArrayManifest) -> FewArrayRefs | None:
+    """None if there is a virtual reference."""
+    data = reader.data
+    ids: list[bytes] = []
+    lengths: list[int] = []
+    num_inline = inlined_bytes = 0
+    for position, places, kind, place in _few_tables(reader, array):
+        if kind is RefKind.NATIVE:
+            ids.append(bytes(data[position + place : position + place + 12]))
+            lengths.append(_long(data, position, places[_LENGTH]))
+        elif kind is RefKind.INLINE:
+            num_inline += 1
+            inlined_bytes += reader.read_vector(position + place, 1, 1)[1]
+        else:
+            return None
+        if places[_ETAG]:
+            reader.read_string(position + places[_ETAG])
+        if places[_EXTRA]:
+            reader.read_vector(position + places[_EXTRA], 1, 1)
+    return FewArrayRefs(array.node_id, ids, lengths, num_inline, inlined_bytes)
+
+
+def _few_tables(
+    reader: Reader, array: RawArrayManifest
+) -> Iterator[tuple[int, Sequence[int], RefKind, int]]:
+    """Yield the position of each reference, the offset of each field, its kind and its content."""
+    kinds: dict[Sequence[int], tuple[RefKind, int]] = {}
+    start, count = array.refs
+    for slot in range(start, start + 4 * count, 4):
+        position = reader.follow(slot)
+        places = reader.places(CHUNK_REF, position)
+        found = kinds.get(places)
+        if found is None:
+            kind, name = _kind(places, position)
+            found = kinds[places] = kind, places[_FIELDS[name]]
+        yield position, places, *found
+
+
+def _long(data: bytes | bytearray, position: int, place: int) -> int:
+    position += place
+    return int.from_bytes(data[position : position + 8], "little") if place else 0
 
 
 def _kind(places: Sequence[int], position: int) -> tuple[RefKind, str]:
@@ -189,10 +342,13 @@ def _kind(places: Sequence[int], position: int) -> tuple[RefKind, str]:
     return present[0]
 
 
-def _decode_refs(columns: ColumnReader, span: tuple[int, int], with_coordinates: bool) -> ChunkRefs:
+def _decode_refs(
+    columns: ColumnReader,
+    groups: Iterable[tuple[Rows, Positions, Sequence[int]]],
+    count: int,
+    with_coordinates: bool,
+) -> ChunkRefs:
     import numpy as np
-
-    start, count = span
 
     payload = columns.reader.data
     kinds = np.empty(count, np.uint8)
@@ -205,7 +361,7 @@ def _decode_refs(columns: ColumnReader, span: tuple[int, int], with_coordinates:
     optional: dict[str, Spans] = {}
     last_modified = None
 
-    for rows, positions, places in columns.groups(CHUNK_REF, start, count):
+    for rows, positions, places in groups:
         kind, name = _kind(places, int(positions[0]))
         kinds[rows] = kind
         if with_coordinates:

@@ -34,8 +34,16 @@ class Spans:
         start = int(self.start[row])
         return bytes(self.data[start : start + int(self.length[row])])
 
-    def take(self, rows: NDArray[np.intp]) -> Spans:
+    def take(self, rows: NDArray[np.intp] | slice) -> Spans:
         return Spans(self.data, self.start[rows], self.length[rows])
+
+    def detached(self) -> Spans:
+        """The same byte strings without the rest of `data`; a span at 0 stays there."""
+        import numpy as np
+
+        lengths = self.length.astype(np.int64)
+        starts = np.where(self.start, np.cumsum(lengths) - lengths + 1, 0)
+        return Spans(b"\0" + b"".join(self.to_list()), starts.astype(np.uint32), self.length)
 
     def to_list(self) -> list[bytes]:
         data = bytes(self.data)
@@ -66,13 +74,20 @@ class ChunkRefs:
     def __len__(self) -> int:
         return len(self.kind)
 
-    def take(self, rows: NDArray[np.intp]) -> ChunkRefs:
+    def take(self, rows: NDArray[np.intp] | slice) -> ChunkRefs:
         def taken(column: Any) -> Any:
             if isinstance(column, Spans):
                 return column.take(rows)
             return None if column is None else column[rows]
 
         return ChunkRefs(*(taken(getattr(self, field.name)) for field in fields(self)))
+
+    def detached(self) -> ChunkRefs:
+        """The same references without the rest of the payload."""
+        columns = (getattr(self, field.name) for field in fields(self))
+        return ChunkRefs(
+            *(column.detached() if isinstance(column, Spans) else column for column in columns)
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import prod
+from operator import sub
 from typing import Any, TypeVar
 
 import numpy as np
@@ -87,14 +88,9 @@ class NodeColumns:
         found: NDArray[np.bool_] = self.kind == ARRAY
         return found
 
-    def has_names_of(self, other: NodeColumns) -> bool:
-        """Whether both have the same nodes, by id, path and kind."""
-        return (
-            np.array_equal(self.id, other.id)
-            and np.array_equal(self.kind, other.kind)
-            and np.array_equal(self.path.length, other.path.length)
-            and self.path.to_list() == other.path.to_list()
-        )
+    def names(self) -> Hashable:
+        """Return a value that is equal if and only if the nodes have the same ids, paths, kinds."""
+        return self.id.tobytes(), self.kind.tobytes(), tuple(self.path.to_list())
 
     def new_references(self, seen: set[bytes]) -> Iterator[tuple[NodeId, ManifestId, int]]:
         """Yield the references of arrays to manifests that are not in `seen`, and add them to it.
@@ -109,12 +105,14 @@ class NodeColumns:
             parts = (self.id[nodes[rows]], self.manifest_id[rows])
             matrices = (*parts, extents.view(np.uint8).reshape(len(rows), 8 * count))
             records = byte_rows(np.concatenate(matrices, axis=1))
-            for row, record in enumerate(records):
-                if record not in seen:
-                    seen.add(record)
-                    lengths = [to - from_ for from_, to in extents[row].tolist()]
-                    node_id, manifest_id = (part[row].tobytes() for part in parts)
-                    yield NodeId(node_id), ManifestId(manifest_id), prod(lengths)
+            new = set(records) - seen
+            seen |= new
+            at = parts[0].shape[1]
+            end = at + parts[1].shape[1]
+            for record in new:
+                bounds = struct.unpack_from(f"<{2 * count}I", record, end)
+                lengths = map(sub, bounds[1::2], bounds[::2])
+                yield NodeId(record[:at]), ManifestId(record[at:end]), prod(lengths)
 
     def manifest_lists(self) -> list[tuple[bytes, ...]]:
         """Return a value for each node, equal if and only if its list of manifests is."""
@@ -196,10 +194,15 @@ class ManifestFileColumns:
         new = set(records) - seen
         seen |= new
         return [
-            ManifestFileInfo(ManifestId(record[:-12]), *_CLAIM.unpack(record[-12:]))
+            claimed_info(record)
             for record in (dict.fromkeys(records) if new else ())
             if record in new
         ]
+
+
+def claimed_info(record: bytes) -> ManifestFileInfo:
+    """Return the info of one record of `claims`."""
+    return ManifestFileInfo(ManifestId(record[:-12]), *_CLAIM.unpack(record[-12:]))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

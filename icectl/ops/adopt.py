@@ -15,6 +15,7 @@ from icectl.model.repo import (
     NewDetachedSnapshotUpdate,
     RepoInfo,
     SnapshotInfo,
+    ids_of,
 )
 from icectl.model.snapshot import Snapshot
 from icectl.ops.refs import BranchChange
@@ -99,17 +100,22 @@ def free_name(repository: Repository, wanted: str) -> str:
     return next(name for name in names if name not in repository.branches())
 
 
-def unlisted_snapshots(repository: Repository, since: int | None = None) -> Iterator[Snapshot]:
-    """Readable snapshot files that `repo` does not list, written since that time."""
+def unlisted_snapshots(
+    repository: Repository, since: int, known: Set[SnapshotId]
+) -> Iterator[Snapshot]:
+    """Readable snapshot files that `repo` does not list, written since that time.
+
+    Those that are `known` are left out.
+    """
     assert repository.info is not None
-    listed = {one.id for one in repository.info.snapshots}
+    listed = known | {*ids_of(repository.info.snapshots)}
     directory = repository.layout.snapshots
     for found in repository.storage.list(directory):
         try:
             snapshot_id = SnapshotId.parse(found.path.removeprefix(f"{directory}/"))
         except ValueError:
             continue
-        if snapshot_id in listed or (since is not None and (found.created_at or since) < since):
+        if snapshot_id in listed or (found.created_at or since) < since:
             continue
         try:
             yield repository.read_snapshot(snapshot_id)

@@ -5,8 +5,9 @@ Reads repo info files only, never a snapshot.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from typing import get_args
 
@@ -113,21 +114,13 @@ def read_filtered_ops_log(
     were satisfied before.
     """
     operations = operations_of(repository)
-    remaining = options.limit
-    if remaining == 0:
-        return
-    for number, entry in enumerate(_read_entries(repository, operations)):
+    walk = _walk_filtered(operations, options)
+    matches = partial(_matches, options)
+    for number, entry in enumerate(_read_entries(repository, walk, matches)):
         if isinstance(entry, OpsLogBeyondReach):
             yield replace(entry, is_cleared=_is_cleared(repository.storage, entry))
-            return
-        if options.since is not None and entry.update.updated_at < options.since:
-            return  # each entry is older than the one before it
-        if _matches(entry, options):
+        elif matches(entry.update):
             yield _listed(operations, number, entry)
-            if remaining is not None:
-                remaining -= 1
-                if remaining == 0:
-                    return
 
 
 def show_operation(repository: Repository, name: str, parse_time: ParseTime) -> OperationChanges:
@@ -135,12 +128,7 @@ def show_operation(repository: Repository, name: str, parse_time: ParseTime) -> 
     operations = operations_of(repository)
     found = operations.read_operation(operations.find(name, parse_time))
     end = found.number + len(found.written_together)
-    entries = islice(_read_entries(repository, operations), found.number, end)
-    newest, *others = (
-        _listed(operations, found.number + place, entry)
-        for place, entry in enumerate(entries)
-        if isinstance(entry, OpsLogEntry)
-    )
+    newest, *others = _list_operations(repository, operations, range(found.number, end))
     changes = report_changes(diff_states(found.before, found.after))
     return OperationChanges(newest, tuple(others), changes)
 
@@ -177,21 +165,50 @@ def report_changes(changes: StateChanges) -> ReportedChanges:
 
 def list_operation(repository: Repository, operations: Operations, number: int) -> ListedOperation:
     """One operation, as the ops log lists it."""
-    entries = _read_entries(repository, operations)
-    entry = next(islice(entries, number, None))
-    assert isinstance(entry, OpsLogEntry)
-    return _listed(operations, number, entry)
+    return _list_operations(repository, operations, range(number, number + 1))[0]
+
+
+def _list_operations(
+    repository: Repository, operations: Operations, numbers: range
+) -> list[ListedOperation]:
+    walk = [*islice(operations, numbers.stop)]
+    first = walk[numbers.start].updated_at
+    entries = enumerate(
+        _read_entries(repository, iter(walk), lambda update: update.updated_at <= first)
+    )
+    return [
+        _listed(operations, number, entry)
+        for number, entry in entries
+        if number in numbers and isinstance(entry, OpsLogEntry)
+    ]
 
 
 def _read_entries(
-    repository: Repository, operations: Operations
+    repository: Repository,
+    walk: Iterator[Update | OpsLogBeyondReach],
+    needs_target: Callable[[Update], bool],
 ) -> Iterator[OpsLogEntry | OpsLogBeyondReach]:
     assert repository.info is not None
-    return read_ops_log(repository.storage, repository.info, updates=_walk(operations))
+    return read_ops_log(
+        repository.storage, repository.info, updates=walk, needs_target=needs_target
+    )
 
 
-def _walk(operations: Operations) -> Iterator[Update | OpsLogBeyondReach]:
-    yield from operations
+def _walk_filtered(
+    operations: Operations, options: OpsLogOptions
+) -> Iterator[Update | OpsLogBeyondReach]:
+    """All entries as far back as one can match."""
+    remaining = options.limit
+    if remaining == 0:
+        return
+    for update in operations:
+        if options.since is not None and update.updated_at < options.since:
+            return  # each entry is older than the one before it
+        yield update
+        if remaining is not None and _matches(options, update):
+            remaining -= 1
+            if remaining == 0:
+                return
     if operations.end is not None:
         yield operations.end
 
@@ -209,12 +226,12 @@ def _is_cleared(storage: Storage, end: OpsLogBeyondReach) -> bool:
     return is_cleared(name, list_backups(storage, ListingShard(after=name)))
 
 
-def _matches(entry: OpsLogEntry, options: OpsLogOptions) -> bool:
-    if options.until is not None and entry.update.updated_at > options.until:
+def _matches(options: OpsLogOptions, update: Update) -> bool:
+    if options.until is not None and update.updated_at > options.until:
         return False
-    if options.kinds and entry.update.update_type.kind not in options.kinds:
+    if options.kinds and update.update_type.kind not in options.kinds:
         return False
-    return options.branch is None or options.branch == _branch(entry.update.update_type)
+    return options.branch is None or options.branch == _branch(update.update_type)
 
 
 def _branch(update: UpdateType) -> str | None:

@@ -188,21 +188,27 @@ def _run(work: Work, progress: Progress) -> Iterator[list[Any]]:
         unit_bytes=UNIT_BYTES,
         most_items=UNIT_ITEMS if is_local else 1,
     )
-    workers = _count_threads(work, is_local)
+    largest = max((work.weigh(item)[1] for item in work.items), default=0)
+    workers = _count_threads(work, largest, is_local)
 
     def run(unit: Unit) -> tuple[int, list[Any]]:
         return len(unit.items), list(work.function(unit.items))
 
+    # A thread beside this one would only wait for it, unless the work is done in arrays.
+    results = (
+        map(run, units)
+        if workers == 1 and largest < LARGE_MANIFEST
+        else map_on_threads(run, units, workers=workers, ahead=workers + 1)
+    )
     with progress.phase(work.label, len(work.items)) as counter:
-        for count, found in map_on_threads(run, units, workers=workers, ahead=workers + 1):
+        for count, found in results:
             progress.check_time()
             yield found
             counter.advance(count)
 
 
-def _count_threads(work: Work, is_local: bool) -> int:
+def _count_threads(work: Work, largest: int, is_local: bool) -> int:
     """Many where requests wait; one for small manifests on a disk, where threads do not help."""
-    largest = max((work.weigh(item)[1] for item in work.items), default=0)
     if is_local and largest < LARGE_MANIFEST:
         return 1
     most = LOCAL_READERS if is_local else REMOTE_READERS

@@ -7,13 +7,14 @@ How a location is compressed is the manifest's own affair.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.format.manifest import decode_locations
+from icectl.format.manifest import OpenManifest, decode_locations
+from icectl.model.ids import NodeId
 from icectl.model.manifest import ChunkRefs, Manifest, RefKind, Spans
 from icectl.pipeline.coordinates import coordinate_keys
 
@@ -52,6 +53,10 @@ class ReferenceChanges:
     bytes_added: int = 0
     bytes_removed: int = 0
 
+    @property
+    def is_empty(self) -> bool:
+        return not (len(self.added) or len(self.overwritten) or len(self.deleted))
+
 
 def compare_references(
     before: Side, after: Side, only: NDArray[np.uint32] | None = None
@@ -79,6 +84,70 @@ def compare_references(
         bytes_added=_total(new_sizes, new_rows, new_changed),
         bytes_removed=_total(old_sizes, old_rows, old_changed),
     )
+
+
+def compare_in_order(before: OrderedRefs, after: OrderedRefs) -> Iterator[ReferenceChanges]:
+    """What differs, block by block, so that memory does not follow the number of references."""
+    while before.block is not None and after.block is not None:
+        old, new = before.block, after.block
+        if old.coordinates.shape[1] != new.coordinates.shape[1]:
+            break
+        old_keys, new_keys = coordinate_keys(old.coordinates, new.coordinates)
+        # What is behind the end of the shorter block is compared with the next one.
+        end = min(old_keys[-1], new_keys[-1])
+        num_old, num_new = (
+            int(np.searchsorted(keys, end, "right")) for keys in (old_keys, new_keys)
+        )
+        yield compare_references(before.take(num_old), after.take(num_new))
+    nothing = Side(())
+    while before.block is not None:
+        yield compare_references(before.take(len(before.block)), nothing)
+    while after.block is not None:
+        yield compare_references(nothing, after.take(len(after.block)))
+
+
+class NotInOrderError(Exception):
+    """References are not in the order of their coordinates, or an array is there twice."""
+
+
+class OrderedRefs:
+    """The references of one array in one manifest, decoded in blocks."""
+
+    def __init__(self, opened: OpenManifest, node_id: NodeId) -> None:
+        spans = opened.spans(node_id)
+        if len(spans) > 1:
+            raise NotInOrderError
+        self._opened = opened
+        self._span = spans[0] if spans else (0, 0)
+        self._decoded = 0
+        self._last: NDArray[np.uint32] | None = None
+        self.block: ChunkRefs | None = None
+        """The next references; None at the end."""
+        self._decode()
+
+    def take(self, rows: int) -> Side:
+        assert self.block is not None
+        taken = self.block.take(slice(rows))
+        if rows < len(self.block):
+            self.block = self.block.take(slice(rows, None))
+        else:
+            self._decode()
+        return Side(((self._opened.manifest, taken),))
+
+    def _decode(self) -> None:
+        count = min(BLOCK, self._span[1] - self._decoded)
+        if not count:
+            self.block = None
+            return
+        self.block = self._opened.rows(self._span, self._decoded, count)
+        self._decoded += count
+        coordinates = self.block.coordinates
+        if self._last is not None:
+            coordinates = np.concatenate((self._last, coordinates))
+        (keys,) = coordinate_keys(coordinates)
+        if not (keys[1:] > keys[:-1]).all():
+            raise NotInOrderError
+        self._last = coordinates[-1:]
 
 
 def _common(old: NDArray[np.uint64], new: NDArray[np.uint64]) -> tuple[Rows, Rows]:
@@ -193,8 +262,15 @@ def take_references(refs: ChunkRefs, rows: Rows) -> ChunkRefs:
 def _same_chunk_ids(old: ChunkRefs, old_rows: Rows, new: ChunkRefs, new_rows: Rows) -> Flags:
     if old.chunk_id.shape[1] != new.chunk_id.shape[1]:
         return np.zeros(len(old_rows), np.bool_)  # early generations had ids of 16 bytes
-    equal: Flags = (old.chunk_id[old_rows] == new.chunk_id[new_rows]).all(axis=1)
-    return equal
+    return _same_rows(old.chunk_id[old_rows], new.chunk_id[new_rows])
+
+
+def _same_rows(old: NDArray[np.uint8], new: NDArray[np.uint8]) -> Flags:
+    """Whether each row is the same; few differ, and short rows are reduced slowly."""
+    same = np.ones(len(old), np.bool_)
+    different = np.flatnonzero((old != new).reshape(-1))
+    same[different // max(old.shape[1], 1)] = False
+    return same
 
 
 def _last_modified(refs: ChunkRefs, rows: Rows) -> NDArray[np.uint32]:
@@ -209,15 +285,25 @@ def same_spans(old: Spans | None, old_rows: Rows, new: Spans | None, new_rows: R
     same: Flags = old_lengths == new_lengths
     if old is None or new is None:
         return same
-    for length in set(old_lengths[same].tolist()) - {0}:
+    for length in _distinct_lengths(old_lengths[same]):
         rows = np.flatnonzero(same & (old_lengths == length))
         step = max(1, BLOCK * 64 // max(length, 1))
         for first in range(0, len(rows), step):
             block = rows[first : first + step]
-            old_bytes = _gather(old, old_rows[block], length)
-            new_bytes = _gather(new, new_rows[block], length)
-            same[block] = (old_bytes == new_bytes).all(axis=1)
+            same[block] = _same_rows(
+                _gather(old, old_rows[block], length), _gather(new, new_rows[block], length)
+            )
     return same
+
+
+def _distinct_lengths(lengths: NDArray[np.uint32]) -> list[int]:
+    """The lengths but 0; counting is faster than sorting while they are short."""
+    if not len(lengths):
+        return []
+    if int(lengths.max()) >= BLOCK:
+        return sorted(set(lengths.tolist()) - {0})
+    found: list[int] = np.flatnonzero(np.bincount(lengths)).tolist()
+    return [length for length in found if length]
 
 
 def _gather(spans: Spans, rows: Rows, length: int) -> NDArray[np.uint8]:

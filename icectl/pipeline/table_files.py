@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,19 @@ from icectl.pipeline.progress import Progress
 from icectl.pipeline.read_ahead import read_ahead
 
 PARTS_AHEAD = 2
+BATCHES_AHEAD = 4
 
 
 def read_parts(read: Callable[[Any], Iterator[Any]], parts: Iterable[Any]) -> Iterator[Any]:
-    """Every batch of a table, parts in their order, some of them ahead."""
-    for _, batches in read_ahead(lambda part: list(read(part)), parts, ahead=PARTS_AHEAD):
-        yield from batches
+    """Every batch of a table, parts in their order; the first batches of some parts ahead."""
+
+    def begin(part: Any) -> tuple[list[Any], Iterator[Any]]:
+        batches = read(part)
+        return list(islice(batches, BATCHES_AHEAD)), batches
+
+    for _, (first, rest) in read_ahead(begin, parts, ahead=PARTS_AHEAD):
+        yield from first
+        yield from rest
 
 
 def write_directory(files: TableFiles, progress: Progress) -> int:
@@ -74,11 +82,9 @@ def _write_csv(file: Path, schema: Any, batches: Iterator[Any]) -> None:
 
 
 def _write_jsonl(file: Path, schema: Any, batches: Iterator[Any]) -> None:
-    plain = _textual(schema, lists=False)
-    with file.open("w", encoding="utf-8") as lines:
+    with file.open("wb") as lines:
         for batch in batches:
-            for row in _to_texts(batch, plain).to_pylist():
-                lines.write(json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n")
+            lines.write(_json_lines(_to_texts(batch, _textual(schema, lists=False))))
 
 
 def _textual(schema: Any, *, lists: bool) -> Any:
@@ -104,14 +110,45 @@ def _to_texts(batch: Any, plain: Any) -> Any:
         elif pa.types.is_timestamp(column.type):
             columns.append(compute.strftime(column, "%Y-%m-%dT%H:%M:%SZ"))
         else:
-            texts = [
-                None
-                if value is None
-                else json.dumps(value, separators=(",", ":"), ensure_ascii=False)
-                for value in column.to_pylist()
-            ]
-            columns.append(pa.array(texts, pa.string()))
+            columns.append(_json_texts(column))
     return pa.RecordBatch.from_arrays(columns, schema=plain)
+
+
+def _json_lines(batch: Any) -> Any:
+    """The rows as objects, without a Python object for each."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    parts: list[Any] = []
+    for name, column in zip(batch.schema.names, batch.columns, strict=True):
+        parts += [f"{',' if parts else '{'}{json.dumps(name)}:", _json_texts(column, "null")]
+    lines = compute.binary_join_element_wise(*parts, "}\n", "").cast(pa.large_string())
+    # Nothing is between the values of an array: they are the text of the file.
+    return b"" if not len(lines) else lines.buffers()[2]
+
+
+def _json_texts(column: Any, null: str | None = None) -> Any:
+    """The JSON text of each value; `null`, if given, in place of a null."""
+    import pyarrow as pa
+    from pyarrow import compute
+
+    if pa.types.is_list(column.type):
+        values = _json_texts(column.flatten(), "null")
+        lengths = compute.fill_null(compute.list_value_length(column), 0)
+        offsets = pa.concat_arrays([pa.array([0], pa.int32()), compute.cumulative_sum(lengths)])
+        lists = pa.ListArray.from_arrays(offsets, values)
+        texts = compute.binary_join_element_wise("[", compute.binary_join(lists, ","), "]", "")
+        texts = compute.if_else(column.is_null(), pa.scalar(None, pa.string()), texts)
+    elif not pa.types.is_string(column.type):
+        texts = column.cast(pa.string())
+    elif compute.any(compute.match_substring_regex(column, r'[\x00-\x1f"\\]')).as_py():
+        values = column.to_pylist()
+        texts = pa.array(
+            [None if one is None else json.dumps(one, ensure_ascii=False) for one in values]
+        )
+    else:
+        texts = compute.binary_join_element_wise('"', column, '"', "")
+    return texts if null is None else compute.fill_null(texts, null)
 
 
 _WRITERS: dict[str, Callable[[Path, Any, Iterator[Any]], None]] = {

@@ -109,7 +109,8 @@ def _totals(result: StatsResult) -> Iterator[Block]:
         f"{format_size(backups.size_bytes)}"
     )
     if result.num_unreachable:
-        yield f"  {format_count(result.num_unreachable, 'version')} more not reachable from any ref"
+        more = format_count(result.num_unreachable, "more version")
+        yield f"  {more} not reachable from any ref"
     freed = result.could_free
     if freed is not None:
         yield (

@@ -3,13 +3,21 @@
 If somebody puts an older `repo` back, or creates it again, another timeline starts there. The
 backups made since then hold states of a timeline that is lost, and may be all that still lists the
 commits of those states. That evidence stays however many operations follow, and the commits are
-kept until somebody abandons them explicitly.
+kept until somebody recovers or abandons them explicitly.
+
+A lost timeline is recovered if the operations of `repo` since the fork added each snapshot that
+its operations made and whose file exists, gave each other snapshot at which they set a ref that its
+newest state still has a branch with a `recovered_name`, and did this for at least one snapshot.
+Then it protects nothing any more, not even what both timelines share: what was released since then
+was released by operations of `repo`, which provenance explains. Until then it protects all that
+its states list: one that only tagged an old snapshot may be the only one that needs it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import takewhile
 
 from icectl.errors import (
     FormatError,
@@ -20,12 +28,28 @@ from icectl.errors import (
     UnsupportedError,
 )
 from icectl.format.repo import RepoFile
-from icectl.model.ids import SnapshotId
-from icectl.model.repo import Update, ids_of
+from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
+from icectl.model.repo import (
+    BranchCreatedUpdate,
+    BranchResetUpdate,
+    CommitAmendedUpdate,
+    NewCommitUpdate,
+    NewDetachedSnapshotUpdate,
+    Ref,
+    RepoInfo,
+    RepoInitializedUpdate,
+    TagCreatedUpdate,
+    UnknownUpdate,
+    Update,
+    ids_of,
+)
 from icectl.repository.backups import list_backups
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
 from icectl.repository.past import Timeline
+from icectl.repository.transitions import created_snapshot
 from icectl.storage.contract import Storage
+
+RECOVERED = "recovered-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +86,27 @@ class LostHistory:
         return {id_ for backup in self.backups for id_ in backup.snapshots}
 
 
+@dataclass(frozen=True, slots=True)
+class LostLine:
+    """A lost timeline."""
+
+    newest: LostBackup
+    state: RepoInfo
+    """In its newest backup."""
+    backups: tuple[LostBackup, ...]
+    """Newest update first; older ones may belong to several lines."""
+    made: frozenset[SnapshotId]
+    """Snapshots that its own operations made."""
+    unrecovered_refs: tuple[Ref, ...]
+    """Those of its newest state that its operations set, and that no recovered branch replaces."""
+    is_recovered: bool
+
+
+def recovered_name(ref: str, snapshot_id: SnapshotId) -> str:
+    """The name of the branch that replaces a lost ref; a number may follow."""
+    return f"{RECOVERED}{ref.removeprefix(RECOVERED)}-{snapshot_id!s:.8}"
+
+
 def find_lost_history(timeline: Timeline, kept: Set[SnapshotId]) -> LostHistory:
     """The backups outside the timeline of `repo`; the `kept` snapshots are of no interest."""
     if timeline.end is not None and _is_failure(timeline.end.error):
@@ -92,6 +137,101 @@ def find_lost_history(timeline: Timeline, kept: Set[SnapshotId]) -> LostHistory:
     lost = _without_new(timeline, lost)
     lost.sort(key=lambda backup: (backup.newest.updated_at, backup.name), reverse=True)
     return LostHistory(tuple(lost), unreadable)
+
+
+def find_protecting(
+    timeline: Timeline, lost: LostHistory, kept: Set[SnapshotId], unkept: Set[SnapshotId]
+) -> LostHistory:
+    """The part of it that protects any of the `unkept` snapshots, whose files exist."""
+    listing = lost.listing(unkept)
+    if not listing.backups:
+        return listing
+    names: dict[bool, set[str]] = {True: set(), False: set()}
+    for line in find_lost_lines(timeline, lost, kept | unkept):
+        names[line.is_recovered].update(backup.name for backup in line.backups)
+    recovered = names[True] - names[False]
+    found = tuple(backup for backup in listing.backups if backup.name not in recovered)
+    return LostHistory(found, lost.unreadable)
+
+
+def find_lost_lines(
+    timeline: Timeline, lost: LostHistory, existing: Set[SnapshotId]
+) -> Iterator[LostLine]:
+    """The lost timelines, the newest first; `existing` are the snapshots whose files exist."""
+    seen: set[str] = set()
+    for newest in lost.backups:
+        if newest.name in seen:
+            continue
+        try:
+            state = read_repo(timeline.storage, newest.path)
+        except (FormatError, UnsupportedError):
+            continue  # only its list of snapshots can be read
+        other = Timeline(timeline.storage, state, timeline.backups)
+        backups = tuple(one for one in lost.backups if one.newest in other)
+        seen.update(one.name for one in backups)
+        made, refs = _find_made(timeline, other)
+        added, replaced = _find_recovered(timeline, other)
+        unrecovered = tuple(
+            ref
+            for ref in refs
+            if ref.snapshot_id in existing
+            and ref.snapshot_id not in added
+            and f"{ref.snapshot_id!s:.8}" not in replaced
+        )
+        is_touched = any(
+            id_ in added or f"{id_!s:.8}" in replaced for id_ in ids_of(state.snapshots)
+        )
+        is_recovered = is_touched and not unrecovered and made & existing <= added
+        yield LostLine(newest, state, backups, frozenset(made), unrecovered, is_recovered)
+
+
+def _find_made(timeline: Timeline, other: Timeline) -> tuple[set[SnapshotId], list[Ref]]:
+    """The snapshots that only the operations of the other timeline made, and the refs of its state
+    that they set."""
+    state = other.info
+    own = [*takewhile(lambda update: update not in timeline, other.updates)]
+    is_whole = len(own) < len(other.updates) or (
+        other.end is None and isinstance(own[-1].update_type, RepoInitializedUpdate)
+    )
+    if not is_whole or any(isinstance(one.update_type, UnknownUpdate) for one in own):
+        # The log does not show all back to the fork, so whatever is not ours may be its own.
+        known = {created_snapshot(update) for update in timeline.updates}
+        known |= {INITIAL_SNAPSHOT_ID, *ids_of(timeline.info.snapshots)}
+        return {*ids_of(state.snapshots)} - known, [*state.branches, *state.tags]
+    made: set[SnapshotId] = set()
+    branches: set[str] = set()
+    tags: set[str] = set()
+    for update in own:
+        match update.update_type:
+            case NewCommitUpdate(branch, new) | CommitAmendedUpdate(branch, _, new):
+                made.add(new)
+                branches.add(branch)
+            case NewDetachedSnapshotUpdate(new):
+                made.add(new)
+            case BranchCreatedUpdate(name) | BranchResetUpdate(name, _):
+                branches.add(name)
+            case TagCreatedUpdate(name):
+                tags.add(name)
+            case _:
+                pass
+    refs = [ref for ref in state.branches if ref.name in branches]
+    return made, refs + [ref for ref in state.tags if ref.name in tags]
+
+
+def _find_recovered(timeline: Timeline, other: Timeline) -> tuple[set[SnapshotId], set[str]]:
+    """The snapshots that the timeline added since the fork, and the beginnings of the ids of those
+    that it gave a branch with a `recovered_name`."""
+    added: set[SnapshotId] = set()
+    replaced: set[str] = set()
+    for update in takewhile(lambda update: update not in other, timeline.updates):
+        match update.update_type:
+            case NewDetachedSnapshotUpdate(new):
+                added.add(new)
+            case BranchCreatedUpdate(name) if name.startswith(RECOVERED):
+                replaced.update(name.split("-")[-2:])
+            case _:
+                pass
+    return added, replaced
 
 
 def find_backups_to_abandon(timeline: Timeline, newest: Collection[str]) -> tuple[str, ...]:
@@ -139,7 +279,11 @@ def check_lost_history(
                 path=path,
                 hint=Remedy("excuse-unreadable-backup"),
             )
-    protecting = [one for one in lost.listing(unkept).backups if one.path not in abandoned]
+    protecting = [
+        one
+        for one in find_protecting(timeline, lost, kept, unkept).backups
+        if one.path not in abandoned
+    ]
     if protecting:
         raise _lost_history_error(protecting)
 

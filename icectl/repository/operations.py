@@ -8,7 +8,8 @@ write can have several entries, such as that of an undo: only the newest of them
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 
 from icectl.errors import (
@@ -21,6 +22,7 @@ from icectl.errors import (
     UnsupportedError,
     UsageError,
 )
+from icectl.format.repo import RepoFile
 from icectl.model.repo import (
     GCRanUpdate,
     RepoInfo,
@@ -37,6 +39,7 @@ from icectl.repository.ops_log import (
     OpsLogBeyondReach,
     backup_object,
     read_repo,
+    read_repo_file,
     walk_updates,
 )
 from icectl.repository.repository import Repository
@@ -71,7 +74,7 @@ class Operations:
     def __init__(self, storage: Storage, info: RepoInfo) -> None:
         self._storage = storage
         self._info = info
-        self._walk = walk_updates(storage, info)
+        self._walk = walk_updates(storage, info, self._read_window)
         self._updates: list[Update] = []
         self._newest_of_write: list[int] = []
         """Of each entry, the next one with a state; a write can have very many entries."""
@@ -80,6 +83,19 @@ class Operations:
         """Why the log ends before the first operation, once the walk arrived there."""
         self._backups: dict[str, int] = {}
         self._listed_through = ""
+        self._named_through = self._last_name(info.latest_updates)
+        """The greatest name in the part of the log that was read: of its oldest backup."""
+
+    def _read_window(self, path: str) -> RepoFile:
+        file = read_repo_file(self._storage, path)
+        with suppress(FormatError):  # the walk reports it
+            name = self._last_name(file.latest_updates)
+            self._named_through = max(self._named_through, name, path.removeprefix(f"{BACKUPS}/"))
+        return file
+
+    @staticmethod
+    def _last_name(updates: Iterable[Update]) -> str:
+        return max((update.backup_path or "" for update in updates), default="")
 
     def __iter__(self) -> Iterator[Update]:
         """All entries, newest first."""
@@ -223,7 +239,7 @@ class Operations:
     def _not_found(self, number: int) -> IcectlError:
         if self.end is None:
             return RefNotFoundError(
-                f"there is no operation @{number}: the ops log has {len(self._updates):,}",
+                f"there is no operation @{number}: the oldest is @{len(self._updates) - 1}",
                 hint=Remedy("list-operations"),
             )
         return _unreadable(self._storage, self.end.path.removeprefix(f"{BACKUPS}/"), self.end.error)
@@ -235,11 +251,11 @@ class Operations:
         if name is None:
             return True  # it is `repo`
         if name > self._listed_through:
-            # All that this part of the log names: the oldest are listed last.
-            through = max(one.backup_path or "" for one in self._updates)
-            shard = ListingShard(self._listed_through, max(through, name))
+            # All that this part of the log names, in one listing: the oldest are listed last.
+            through = max(self._named_through, name)
+            shard = ListingShard(self._listed_through, through)
             self._backups |= list_backups(self._storage, shard)
-            self._listed_through = max(through, name)
+            self._listed_through = through
         return name in self._backups
 
 

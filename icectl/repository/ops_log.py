@@ -7,7 +7,8 @@ read, so the log is available even if every snapshot is unreadable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from icectl.errors import FormatError, IcectlError, StorageError
@@ -26,11 +27,13 @@ from icectl.model.repo import (
     Update,
     UpdateType,
 )
-from icectl.storage.contract import Storage
+from icectl.storage.contract import READS_IN_FLIGHT, Storage
 from icectl.storage.paths import is_object_name
 
 REPO_PATH = "repo"
 BACKUPS = "overwritten"
+MOST_WAITING = 1000
+"""Entries that wait for the backup of one of them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,21 +86,34 @@ def read_ops_log(
     storage: Storage,
     info: RepoInfo,
     *,
-    with_targets: bool = True,
     updates: Iterable[Update | OpsLogBeyondReach] | None = None,
+    needs_target: Callable[[Update], bool] = lambda update: True,
 ) -> Iterator[OpsLogEntry | OpsLogBeyondReach]:
     """The updates before and up to the state `info`, read as far as the caller asks.
 
-    `with_targets=False` avoids reading backups that are needed for targets alone. `updates` are
-    those of `walk_updates`, if the caller walks there itself.
+    Backups that are needed for targets are read many at once, so a target that needs one waits for
+    later entries. `updates` are those of `walk_updates`, if the caller walks there itself.
     """
-    known = _KnownRefs(storage, info) if with_targets else None
+    known = _KnownRefs(info)
+    waiting: list[tuple[Update, SnapshotId | _Unread | None]] = []
+    unread: set[str] = set()
     for update in walk_updates(storage, info) if updates is None else updates:
         if isinstance(update, OpsLogBeyondReach):
+            yield from _read_targets(storage, waiting, unread)
             yield update
             return
-        target = known.read_target(update) if known else None
-        yield OpsLogEntry(update, target)
+        target = known.find_target(update)
+        if isinstance(target, _Unread):
+            if needs_target(update):
+                unread.add(target.path)
+            else:
+                target = None
+        waiting.append((update, target))
+        if not unread or len(unread) == READS_IN_FLIGHT or len(waiting) == MOST_WAITING:
+            yield from _read_targets(storage, waiting, unread)
+            waiting.clear()
+            unread.clear()
+    yield from _read_targets(storage, waiting, unread)
 
 
 def walk_updates(
@@ -139,30 +155,65 @@ def _updates_in(file: RepoFile, path: str) -> tuple[Update, ...]:
     return updates
 
 
+@dataclass(frozen=True, slots=True)
+class _Unread:
+    """A target that only a backup has."""
+
+    path: str
+    name: str
+    is_tag: bool
+
+
+def _read_targets(
+    storage: Storage,
+    updates: Iterable[tuple[Update, SnapshotId | _Unread | None]],
+    paths: Collection[str],
+) -> Iterator[OpsLogEntry]:
+    files: dict[str, RepoFile] = {}
+    for path, data in storage.read_many(paths) if paths else ():
+        if not isinstance(data, StorageError):
+            with suppress(FormatError):
+                files[path] = RepoFile(data)
+    for update, target in updates:
+        if isinstance(target, _Unread):
+            target = _find_in_file(target, files.get(target.path))
+        yield OpsLogEntry(update, target)
+
+
+def _find_in_file(target: _Unread, file: RepoFile | None) -> SnapshotId | None:
+    if file is None:
+        return None
+    try:
+        refs = file.tag_targets() if target.is_tag else file.branch_targets()
+    except FormatError:
+        return None
+    found = refs.get(target.name)
+    return None if found is None else found.id
+
+
 class _KnownRefs:
     """Where refs pointed, followed backward in time from the newest state.
 
-    The log itself is used first; a backup is read only for what the log does not record.
+    The log itself is used first; a backup is named only for what the log does not record.
     """
 
-    def __init__(self, storage: Storage, info: RepoInfo) -> None:
-        self._storage = storage
+    def __init__(self, info: RepoInfo) -> None:
         self._newest = info
         self._written = info.latest_updates[0] if info.latest_updates else None
         """The newest entry of the write that is looked at: an undo may have several."""
         self._branches = {ref.name: ref.snapshot_id for ref in info.branches}
         self._tags = {ref.name: ref.snapshot_id for ref in info.tags}
 
-    def read_target(self, update: Update) -> SnapshotId | None:
+    def find_target(self, update: Update) -> SnapshotId | _Unread | None:
         """The update's target; the refs known afterwards are those before the update."""
         kind = update.update_type
         if update.backup_path is not None:
             self._written = update
-        target = None
+        target: SnapshotId | _Unread | None = None
         if isinstance(kind, BranchCreatedUpdate | BranchResetUpdate):
-            target = self._branches.get(kind.name) or self._read_backup(kind).get(kind.name)
+            target = self._branches.get(kind.name) or self._find_state(kind.name, is_tag=False)
         elif isinstance(kind, TagCreatedUpdate):
-            target = self._tags.get(kind.name) or self._read_backup(kind).get(kind.name)
+            target = self._tags.get(kind.name) or self._find_state(kind.name, is_tag=True)
         self._go_back(kind)
         return target
 
@@ -182,17 +233,11 @@ class _KnownRefs:
             case _:
                 pass
 
-    def _read_backup(self, kind: UpdateType) -> dict[str, SnapshotId]:
-        of_tag = isinstance(kind, TagCreatedUpdate)
+    def _find_state(self, name: str, *, is_tag: bool) -> SnapshotId | _Unread | None:
         written = self._written
         if written is None or isinstance(written.update_type, RepoMigratedUpdate):
-            return {}  # a migration invents entries, of which there is no state
-        try:
-            if written.backup_path is not None:
-                file = read_repo_file(self._storage, backup_object(written.backup_path))
-                targets = file.tag_targets() if of_tag else file.branch_targets()
-                return {name: target.id for name, target in targets.items()}
-        except (FormatError, StorageError):
-            return {}
-        refs = self._newest.tags if of_tag else self._newest.branches
-        return {ref.name: ref.snapshot_id for ref in refs}
+            return None  # a migration invents entries, of which there is no state
+        if written.backup_path is not None:
+            return _Unread(backup_object(written.backup_path), name, is_tag)
+        refs = self._newest.tags if is_tag else self._newest.branches
+        return next((ref.snapshot_id for ref in refs if ref.name == name), None)

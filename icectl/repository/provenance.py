@@ -23,12 +23,9 @@ from icectl.format.envelope import decode_header, is_packed_anew
 from icectl.format.repo import decode_repo
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
-    CommitAmendedUpdate,
-    NewCommitUpdate,
     NewDetachedSnapshotUpdate,
     RepoInfo,
     UnknownUpdate,
-    Update,
     UpdateType,
     ids_of,
     pruned_logs_of,
@@ -46,6 +43,7 @@ from icectl.repository.past import PastStates, Timeline
 from icectl.repository.transitions import (
     RELEASING,
     UNRECORDED,
+    created_snapshot,
     find_target,
     leads_to,
 )
@@ -164,7 +162,7 @@ class _OpsLogProvenance:
 def _check_explained(
     info: RepoInfo, past: PastStates, unexplained: Unexplained, check_time: Callable[[], None]
 ) -> None:
-    created = {id_ for update in past.updates if (id_ := _created_snapshot(update)) is not None}
+    created = {id_ for update in past.updates if (id_ := created_snapshot(update)) is not None}
     listed = {*ids_of(info.snapshots)}
     pruned = {id_ for logs in pruned_logs_of(info.snapshots).values() for id_ in logs}
     # The files of an aborted commit, which was never part of the history, need no operation that
@@ -204,7 +202,7 @@ def _explain_run(past: PastStates, start: int, end: int, unexplained: Unexplaine
         return False
     unexplained.remove(unexplained.kept_by(before))
     for update in run:
-        if (made := _created_snapshot(update)) is not None:
+        if (made := created_snapshot(update)) is not None:
             unexplained.discard(made)
     return True
 
@@ -228,7 +226,7 @@ def _explain_one(past: PastStates, number: int, unexplained: Unexplained) -> Non
                 )
         if is_releasing:
             _release(past, number, written, after, unexplained)
-    made = _created_snapshot(past.updates[number])
+    made = created_snapshot(past.updates[number])
     if made is None:
         return
     still = Unexplained(unexplained.snapshots & {made}, unexplained.logs & {made})
@@ -273,18 +271,6 @@ def _check_none(past: PastStates, still_kept: Unexplained, when: str) -> None:
             path=REPO_PATH,
             hint=Remedy("compare-repo-file"),
         )
-
-
-def _created_snapshot(update: Update) -> SnapshotId | None:
-    match update.update_type:
-        case (
-            NewCommitUpdate(_, new)
-            | CommitAmendedUpdate(_, _, new)
-            | NewDetachedSnapshotUpdate(new)
-        ):
-            return new
-        case _:
-            return None
 
 
 def _check_last_step(past: PastStates) -> None:

@@ -32,6 +32,7 @@ from icectl.storage.contract import Storage
 
 if TYPE_CHECKING:
     from icectl.format.legacy import LegacyManifest
+    from icectl.format.manifest import FewRefs, OpenManifest
     from icectl.model.manifest import Manifest
     from icectl.model.node_columns import SnapshotColumns
     from icectl.repository.alpha import Dimensions
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
 
 
 _File = TypeVar("_File")
+_Manifest = TypeVar("_Manifest", bound="Manifest | FewRefs | OpenManifest")
 
 WRITABLE = (Generation.V1, Generation.V2)
 """Generations that icectl can change; older ones are read-only."""
@@ -275,10 +277,30 @@ class Repository:
         _check_id(log.id, snapshot_id, path)
         return log
 
-    def read_manifest(self, manifest_id: ManifestId, *, with_coordinates: bool = True) -> Manifest:
+    def read_manifest(self, manifest_id: ManifestId) -> Manifest:
         """By columns, in every generation."""
         from icectl.format.manifest import decode_manifest
 
+        return self._read_manifest(manifest_id, decode_manifest)
+
+    def read_chunk_sizes(self, manifest_id: ManifestId) -> Manifest | FewRefs:
+        """The references without coordinates, where the generation allows to skip them."""
+        from icectl.format.manifest import decode_sizes
+
+        return self._read_manifest(manifest_id, decode_sizes)
+
+    def open_manifest(self, manifest_id: ManifestId) -> OpenManifest:
+        """The manifest without its references; V1 and V2 only."""
+        from icectl.format.manifest import OpenManifest
+
+        self.check_writable()
+        opened = self._read_manifest(manifest_id, OpenManifest)
+        assert isinstance(opened, OpenManifest)
+        return opened
+
+    def _read_manifest(
+        self, manifest_id: ManifestId, decode: Callable[[bytes], _Manifest]
+    ) -> Manifest | _Manifest:
         if not self.is_writable:
             from icectl.format.legacy.columns import legacy_manifest_columns
 
@@ -289,9 +311,7 @@ class Repository:
 
             return without_misplaced(legacy, self._dimensions)
         path = self.layout.manifest(manifest_id)
-        manifest = self._read(
-            path, lambda data: decode_manifest(data, with_coordinates=with_coordinates)
-        )
+        manifest = self._read(path, decode)
         _check_id(manifest.id, manifest_id, path)
         return manifest
 

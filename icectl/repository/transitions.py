@@ -26,6 +26,7 @@ from icectl.model.repo import (
     TagCreatedUpdate,
     TagDeletedUpdate,
     UnknownUpdate,
+    Update,
     UpdateType,
 )
 from icectl.repository.history import State, logs_of_skipped, walk
@@ -46,6 +47,19 @@ UNRECORDED = (BranchCreatedUpdate, BranchResetUpdate, TagCreatedUpdate)
 
 
 Target = TypeVar("Target")
+
+
+def created_snapshot(update: Update) -> SnapshotId | None:
+    """The snapshot that the operation put on the list."""
+    match update.update_type:
+        case (
+            NewCommitUpdate(_, new)
+            | CommitAmendedUpdate(_, _, new)
+            | NewDetachedSnapshotUpdate(new)
+        ):
+            return new
+        case _:
+            return None
 
 
 def find_target(

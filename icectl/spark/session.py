@@ -7,7 +7,6 @@ interpreter unless `PYSPARK_PYTHON` names another.
 from __future__ import annotations
 
 import logging
-import socket
 import sys
 import warnings
 from collections.abc import Iterator, Mapping, MutableMapping
@@ -104,6 +103,8 @@ def _check_connection(options: SparkOptions) -> None:
         url, port = options.master.removeprefix(STANDALONE), STANDALONE_PORT
     else:
         return
+    import socket
+
     reason = ""
     for address in url.split(","):  # several masters, of which one leads
         host, _, number = address.rpartition(":")

@@ -65,6 +65,11 @@ class ListingShard:
     def __contains__(self, name: str) -> bool:
         return name > self.after and (self.through is None or name <= self.through)
 
+    def reaches_into(self, directory: str) -> bool:
+        """Return whether the name of a file in this directory can be in the shard."""
+        first, end = f"{directory}/", directory + chr(ord("/") + 1)
+        return self.after < end and (self.through is None or self.through > first)
+
 
 WHOLE_DIRECTORY = ListingShard()
 

@@ -25,6 +25,7 @@ from icectl.storage.beneath import READABLE, Beneath
 from icectl.storage.bounded import in_batches, map_on_threads
 from icectl.storage.contract import (
     WHOLE_DIRECTORY,
+    ListedColumns,
     ListingShard,
     ObjectInfo,
     Storage,
@@ -129,7 +130,7 @@ class LocalStorage(Storage):
         logger.debug("list %s", prefix or ".")
         top = check_prefix(prefix)
         name_start = len(top) + 1 if top else 0
-        for directory, entries in self._walk(top):
+        for directory, entries in self._walk(top, shard):
             for entry in entries:
                 path = join_path(directory, entry.name)
                 name = path[name_start:]
@@ -142,6 +143,33 @@ class LocalStorage(Storage):
                 with suppress(ObjectNotFoundError), self._failures(path, "read"):
                     status = entry.stat(follow_symlinks=self._beneath.follow_links)
                     yield ObjectInfo(path, status.st_size, status.st_mtime_ns // 1000)
+
+    def list_columns(
+        self, prefix: str, *, shard: ListingShard = WHOLE_DIRECTORY
+    ) -> Iterator[ListedColumns]:
+        import numpy as np
+
+        top = check_prefix(prefix)
+        follow = self._beneath.follow_links
+        for directory, entries in self._walk(top, shard):
+            below = directory[len(top) :].lstrip("/")
+            before = f"{below}/" if below else ""
+            names, sizes, times = [], [], []
+            for entry in entries:
+                name = before + entry.name
+                if shard is not WHOLE_DIRECTORY and name not in shard:
+                    continue
+                try:
+                    status = entry.stat(follow_symlinks=follow)
+                except OSError as error:
+                    failure = self._error(error, join_path(top, name), "read")
+                    if isinstance(failure, ObjectNotFoundError):
+                        continue  # deleted after the directory was read
+                    raise failure from error
+                names.append(name)
+                sizes.append(status.st_size)
+                times.append(status.st_mtime_ns // 1000)
+            yield ListedColumns(names, np.array(sizes, np.int64), np.array(times, np.int64))
 
     def list_names(self, prefix: str) -> Iterator[Sequence[str]]:
         top = check_prefix(prefix)
@@ -240,14 +268,21 @@ class LocalStorage(Storage):
             return os.fstat(file.fileno()).st_mtime_ns // 1000
         return time.time_ns() // 1000
 
-    def _walk(self, top: str) -> Iterator[tuple[str, Sequence[os.DirEntry[str]]]]:
-        """Yield the files below a directory in batches, each with its directory."""
+    def _walk(
+        self, top: str, shard: ListingShard = WHOLE_DIRECTORY
+    ) -> Iterator[tuple[str, Sequence[os.DirEntry[str]]]]:
+        """Yield the files below a directory in batches, each with its directory.
+
+        Directories without names of the shard are not read.
+        """
         directories = [top]
+        name_start = len(top) + 1 if top else 0
         while directories:
             directory = directories.pop()
             for batch in self._scan(directory):
                 below = self._directories(directory, batch)
-                directories += [join_path(directory, name) for name in below]
+                paths = [join_path(directory, name) for name in below]
+                directories += [path for path in paths if shard.reaches_into(path[name_start:])]
                 if below:
                     batch = [entry for entry in batch if entry.name not in below]
                 yield directory, [e for e in batch if not e.name.startswith(PRIVATE_PREFIX)]

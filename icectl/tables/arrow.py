@@ -34,6 +34,31 @@ def batches_of(
         yield pa.RecordBatch.from_pylist(waiting, schema=chosen)
 
 
+def joined(batches: Iterable[Any]) -> Iterator[Any]:
+    """The same rows in batches of about `ROWS_IN_BATCH`."""
+    waiting: list[Any] = []
+    rows = 0
+    for batch in batches:
+        if rows + batch.num_rows > ROWS_IN_BATCH and waiting:
+            yield _join(waiting)
+            waiting, rows = [], 0
+        waiting.append(batch)
+        rows += batch.num_rows
+    if waiting:
+        yield _join(waiting)
+
+
+def _join(batches: list[Any]) -> Any:
+    return pa.Table.from_batches(batches).combine_chunks().to_batches()[0]
+
+
+def texts(values: Sequence[str]) -> Any:
+    try:
+        return pa.array(values, TEXT)
+    except UnicodeEncodeError:
+        return pa.array([_storable(value) for value in values], TEXT)
+
+
 def _storable(value: Any) -> Any:
     """A text without what Arrow cannot store: a name on local disk may be no UTF-8."""
     if isinstance(value, str) and not value.isascii():

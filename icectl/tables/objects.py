@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import pyarrow as pa
+from pyarrow import compute
 
 from icectl.pipeline.units import Unit
 from icectl.repository.layout import CONFIG_PATH
 from icectl.repository.ops_log import BACKUPS, REPO_PATH
 from icectl.repository.repository import Repository
-from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard
+from icectl.storage.contract import WHOLE_DIRECTORY, ListedColumns, ListingShard
 from icectl.storage.sharded_listing import plan_listing_shards
-from icectl.tables.arrow import batches_of
-from icectl.tables.schemas import SCHEMAS
+from icectl.tables.arrow import joined, masked, repeated, texts
+from icectl.tables.schemas import INTEGER, SCHEMAS, TIME
 from icectl.tables.scope import Conditions, Scope, admits
 
 OTHER = "other"
 ROOT_KINDS = {REPO_PATH: "repo", CONFIG_PATH: "config"}
 # The text of 12 bytes ends in 4 bits of zero, that of 16 bytes in 2.
-_ID = re.compile("[0-9A-HJKMNP-TV-Z]{19}[0G]|[0-9A-HJKMNP-TV-Z]{25}[048CGMRW]")
+_ID = r"\A(?:[0-9A-HJKMNP-TV-Z]{19}[0G]|[0-9A-HJKMNP-TV-Z]{25}[048CGMRW])\z"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +79,23 @@ def _beside(directories: list[str]) -> Iterator[ListingShard]:
 def read(
     repository: Repository, items: Sequence[Shard], columns: Sequence[str], _conditions: Conditions
 ) -> Iterator[Any]:
-    return batches_of(SCHEMAS["objects"], columns, _rows(repository, items))
+    batches = (
+        _batch(shard, part).select(list(columns))
+        for shard in items
+        for part in repository.storage.list_columns(shard.directory, shard=shard.names)
+        if len(part.names)
+    )
+    return joined(batches)
 
 
-def _rows(repository: Repository, shards: Sequence[Shard]) -> Iterator[dict[str, Any]]:
-    for shard in shards:
-        start = len(shard.directory) + 1
-        for info in repository.storage.list(shard.directory, shard=shard.names):
-            name = info.path[start:]
-            yield {
-                "kind": shard.kind or ROOT_KINDS.get(info.path, OTHER),
-                "id": name if shard.kind and _ID.fullmatch(name) else None,
-                "path": info.path,
-                "size_bytes": info.size,
-                "created_at": info.created_at,
-            }
+def _batch(shard: Shard, part: ListedColumns) -> Any:
+    names = texts(part.names)
+    if shard.kind is None:
+        kinds = texts([ROOT_KINDS.get(name, OTHER) for name in part.names])
+        ids, paths = repeated(None, len(names)), names
+    else:
+        kinds = repeated(shard.kind, len(names))
+        ids = masked(names, compute.match_substring_regex(names, _ID).to_numpy(False))
+        paths = compute.binary_join_element_wise(pa.scalar(shard.directory), names, "/")
+    sizes, times = pa.array(part.sizes, INTEGER), pa.array(part.created_at, INTEGER).cast(TIME)
+    return pa.RecordBatch.from_arrays([kinds, ids, paths, sizes, times], schema=SCHEMAS["objects"])

@@ -16,8 +16,9 @@ import signal
 import sys
 
 from icectl.model.ids import SnapshotId
+from icectl.ops.adopt import adopt_snapshot
 from icectl.ops.undo.execute import execute_undo
-from icectl.ops.undo.plan import UndoOptions, plan_undo
+from icectl.ops.undo.plan import UndoOptions, plan_restore, plan_undo
 from icectl.pipeline.progress import Progress
 from icectl.repository.config import update_config
 from icectl.repository.initialize import initialize_repository
@@ -49,6 +50,13 @@ def operate(root: str, operation: str) -> None:
     elif operation == "undo":
         plan = plan_undo(repository, None, int, UndoOptions(), Progress())
         execute_undo(repository, plan, UndoOptions(), Progress())
+    elif operation.startswith("restore"):
+        to = operation.removeprefix("restore")
+        plan = plan_restore(repository, to, int, UndoOptions(), Progress())
+        execute_undo(repository, plan, UndoOptions(), Progress())
+    elif operation.startswith("adopt:"):
+        lost = SnapshotId.parse(operation.removeprefix("adopt:"))
+        adopt_snapshot(repository, "adopted", lost, Progress())
     elif operation == "update_config":
         update_config(repository, lambda config: {**config, "inline_chunk_threshold_bytes": 4321})
     else:

@@ -30,7 +30,11 @@ class History:
         self.restorable = 0
         """From which state of the timeline on nothing was deleted yet."""
         self.number = 0
-        self.refused = self.collected = 0
+        self.refused = self.collected = self.repaired = 0
+        self.cut_off: list[list[bytes]] = []
+        """The timelines before an older state was put back."""
+        self.recovered: list[tuple[bytes, set[str]]] = []
+        """The state after a repair, and the lost backups that it recovered."""
         self.remember()
 
     @property
@@ -42,9 +46,14 @@ class History:
             self.timeline.append(self.repo.read_bytes())
 
     def lost(self) -> dict[str, set[str]]:
-        """Which snapshots each backup outside the timeline lists."""
+        """Which snapshots each backup outside the timeline lists, unless they were recovered."""
         found = {}
+        recovered = {
+            name for state, names in self.recovered if state in self.timeline for name in names
+        }
         for name in self.place.backups():
+            if name in recovered:
+                continue
             data = (self.place.where / "overwritten" / name).read_bytes()
             if data not in self.timeline:
                 found[name] = {str(one.id) for one in decode_repo(data).snapshots}
@@ -53,7 +62,7 @@ class History:
     def step(self) -> None:
         names = ["commit", "commit", "amend", "reset", "tag", "expire", "lost_race", "gc", "gc"]
         if self.with_accidents:
-            names += ["put_back", "clear"]
+            names += ["put_back", "clear", "repair"]
         getattr(self, self.random.choice(names))()
 
     def commit(self, amend: bool = False) -> None:
@@ -98,6 +107,7 @@ class History:
         last = len(self.timeline) - 1
         first = max(self.restorable, last - 6)
         if first < last:
+            self.cut_off.append([*self.timeline])
             keep = self.random.randrange(first, last)
             self.timeline = self.timeline[: keep + 1]
             self.repo.write_bytes(self.timeline[-1])
@@ -106,6 +116,37 @@ class History:
         names = self.place.backups()
         for name in names[self.random.randint(len(names) // 2, len(names)) :]:
             (self.place.where / "overwritten" / name).unlink()
+
+    def repair(self) -> None:
+        """Afterwards, all that lost states list is reachable, and they need no protection."""
+        there, backups = self.place.snapshot_files(), {*self.place.backups()}
+        code, document = self.place.run("repair", "--yes")
+        assert code == 0, document
+        for step in document["steps"]:
+            assert step["action"] in ("restore_repo", "recover_branch")
+            if step["action"] == "restore_repo":
+                name = step["summary"].partition("backup ")[2].partition(",")[0]
+                state = (self.place.where / "overwritten" / name).read_bytes()
+                line = next(line for line in self.cut_off if state in line)
+                self.timeline = line[: line.index(state) + 1]
+        if not document["steps"]:
+            return
+        self.repaired += 1
+        for name in sorted({*self.place.backups()} - backups, reverse=True):
+            state = (self.place.where / "overwritten" / name).read_bytes()
+            if state not in self.timeline:
+                self.timeline.append(state)  # after each step
+        repo = self.place.official()
+        kept = {
+            one.id
+            for kind, refs in (("branch", repo.list_branches()), ("tag", repo.list_tags()))
+            for name in refs
+            for one in repo.ancestry(**{kind: name})
+        }
+        listed = {id_ for ids in self.lost().values() for id_ in ids}
+        assert listed & there <= kept
+        self.remember()
+        self.recovered.append((self.timeline[-1], {*self.lost()}))
 
     def gc(self) -> None:
         lost = self.lost()
@@ -156,7 +197,7 @@ def test_random_timelines(
         if not with_accidents:
             code, document = place.run(*VALIDATE)
             assert code == 0, document
-    assert history.refused or history.collected
+    assert history.refused or history.collected or history.repaired
     history.abandon()
     assert place.run(*GC)[0] == 0
     code, document = place.run(*VALIDATE)

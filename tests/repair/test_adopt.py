@@ -8,10 +8,20 @@ from pathlib import Path
 
 import pytest
 
+from icectl.errors import RefusedError
+from icectl.model.ids import SnapshotId
+from icectl.ops.adopt import adopt_snapshot
+from icectl.pipeline.progress import Progress
+from icectl.repository.open import open_repository
+from icectl.storage.contract import Storage
+from icectl.storage.local import LocalStorage
 from tests.command_line import Icectl
-from tests.official import linear_history
+from tests.faults.storage import FaultyStorage, fail_once
+from tests.faults.test_killed import MOST_STEPS, kill_at_every_step, state_of
+from tests.official import copied, linear_history
 from tests.official.histories import commit
 from tests.repair.helpers import commits_work, content, findings, official, read_version, versions
+from tests.undo.test_faults import before_the_write
 
 
 @pytest.fixture
@@ -113,3 +123,51 @@ def test_in_spec_version_1(icectl: Icectl, tmp_path: Path) -> None:
     assert read_version(official(where), branch="found") == expected
     ref = json.loads((where / "refs" / "branch.found" / "ref.json").read_text())
     assert ref == {"snapshot": tip}
+
+
+def test_killed_at_every_step(lost: tuple[Path, str, dict], tmp_path: Path) -> None:
+    where, tip, expected = lost
+    old = state_of(where)
+    copies = [copied(where, tmp_path / str(step)) for step in range(MOST_STEPS)]
+    roots = kill_at_every_step(f"adopt:{tip}", copies)
+    states = [state_of(root) for root in roots]
+    new = states[-1]
+    assert states == [old] * states.count(old) + [new] * states.count(new)
+    assert states.count(old) > 3 and new != old
+    for root in roots[:: max(1, len(roots) // 4)] + roots[-1:]:
+        repo = official(root)
+        if "adopted" in repo.list_branches():
+            assert read_version(repo, branch="adopted") == expected
+        commits_work(root)
+
+
+def adopt(storage: Storage, tip: str) -> None:
+    adopt_snapshot(open_repository(storage), "found", SnapshotId.parse(tip), Progress())
+
+
+def test_the_answer_is_lost(lost: tuple[Path, str, dict]) -> None:
+    where, tip, expected = lost
+    adopt(FaultyStorage(LocalStorage(where), after=fail_once("put_if_match", "repo")), tip)
+    assert read_version(official(where), branch="found") == expected
+    assert findings(where) == []
+
+
+@pytest.mark.parametrize("name", ["theirs", "found"])
+def test_another_writer_is_first(lost: tuple[Path, str, dict], name: str) -> None:
+    """Whatever others did stays; a branch of the same name is never moved."""
+    where, tip, expected = lost
+
+    def create_branch() -> None:
+        repo = official(where)
+        repo.create_branch(name, repo.lookup_branch("main"))
+
+    storage = FaultyStorage(LocalStorage(where), before=before_the_write(create_branch))
+    if name == "found":
+        with pytest.raises(RefusedError):
+            adopt(storage, tip)
+    else:
+        adopt(storage, tip)
+        assert read_version(official(where), branch="found") == expected
+    repo = official(where)
+    assert repo.lookup_branch(name) == repo.lookup_branch("main")
+    assert findings(where) == []

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
+from icectl.checks import rules
+from icectl.ops.repair.repo_file import DAMAGED, UNSORTED, UNUSABLE
+from icectl.ops.repair.survey import DERIVABLE_LOG, LOST_CHUNK, LOST_MANIFEST, UNREADABLE_SNAPSHOT
+from tests.official import ic
 from tests.repair.helpers import (
     LOSSY,
     check_survivors,
@@ -13,6 +18,7 @@ from tests.repair.helpers import (
     content,
     findings,
     official,
+    read_version,
     repair,
     versions,
 )
@@ -27,12 +33,50 @@ REPAIRED = (
     "ICE0301", "ICE0302", "ICE0303", "ICE0304", "ICE0309",
     "ICE0316", "ICE0401", "ICE0402", "ICE0501",
 )  # fmt: skip
-REPAIRED_V1 = ("ICE0301",)
+OF_OBJECT_STORES = {rules.CONDITIONS_OFF.code}
+"""Repaired in tests/validate/test_servers.py."""
+REPAIRED_V1 = ("ICE0201", "ICE0202", "ICE0203", "ICE0204", "ICE0209")
+"""Refs and snapshots of spec version 1: see test_history.py."""
+DROPPED_V1 = ("ICE0301", "ICE0302", "ICE0303", "ICE0304", "ICE0309", "ICE0401", "ICE0402")
+"""Only branches go on without what is lost; older versions stay, since V1 has no list of them."""
+
+
+def test_every_rule_of_the_catalogue_has_a_case() -> None:
+    codes = {*UNUSABLE, *DAMAGED, *UNSORTED, *UNREADABLE_SNAPSHOT}
+    codes |= {*DERIVABLE_LOG, *LOST_MANIFEST, *LOST_CHUNK}
+    codes |= {rules.REPO_IS_OLD.code, rules.FUTURE_TIME.code, rules.CONDITIONS_OFF.code}
+    assert codes <= {*REPAIRED} | OF_OBJECT_STORES
 
 
 @pytest.mark.parametrize("code", REPAIRED)
 def test_damage_is_repaired(code: str, whole: Path, tmp_path: Path) -> None:
-    where = copied_with_source(whole, tmp_path / "repo")
+    check_repaired(copied_with_source(whole, tmp_path / "repo"), code)
+
+
+@pytest.mark.parametrize("code", REPAIRED_V1)
+def test_damage_is_repaired_in_v1(code: str, whole_v1: Path, tmp_path: Path) -> None:
+    check_repaired(copied_with_source(whole_v1, tmp_path / "repo"), code)
+
+
+@pytest.mark.parametrize("code", DROPPED_V1)
+def test_branches_of_v1_go_on(code: str, whole_v1: Path, tmp_path: Path) -> None:
+    """`test_each_file` compares their content."""
+    where = copied_with_source(whole_v1, tmp_path / "repo")
+    before = versions(official(where))
+    DAMAGES[code](Patient(where))
+    done = repair(where, LOSSY)
+    assert {one.action for one in done.steps} == {"drop_lost_references"}
+    assert done.left and any("spec version 1" in note for note in done.notes)
+    repo = official(where)
+    for name in repo.list_branches():
+        read_version(repo, branch=name)
+    for id_, expected in before.items():
+        with suppress(ic.IcechunkError, ValueError):  # it is one of those that stay as they are
+            assert read_version(repo, snapshot_id=id_) == expected
+    assert repair(where, LOSSY).steps == ()
+
+
+def check_repaired(where: Path, code: str) -> None:
     before = versions(official(where))
     DAMAGES[code](Patient(where))
     damaged = content(where)

@@ -18,8 +18,32 @@ from tests.validate.damage import Patient, copied_with_source
 from tests.validate.damages import DAMAGES
 
 WRITES = ("put_if_absent", "put_if_match")
-BREAKDOWNS = ("ICE0001", "ICE0020", "ICE0101", "ICE0202", "ICE0301", "ICE0401")
+BREAKDOWNS = ("ICE0001", "ICE0020", "ICE0101", "ICE0202", "ICE0301", "ICE0401", "lost lines")
 """One of each kind of step."""
+
+
+def hurt(where: Path, code: str) -> None:
+    if code == "lost lines":
+        lose_two_lines(where)
+    else:
+        DAMAGES[code](Patient(where))
+
+
+def lose_two_lines(where: Path) -> None:
+    """Two lost lines, one with a tag of an old commit and one of its own, and a newer history."""
+    old = (where / "repo").read_bytes()
+    for line in ("first", "second"):
+        repo = official(where)
+        repo.create_tag(f"{line}-old", list(repo.ancestry(branch="main"))[2].id)
+        for number in range(3):
+            with commit(official(where), f"{line} {number}") as root:
+                root.attrs["number"] = number
+            if number == 0:
+                repo = official(where)
+                repo.create_tag(f"{line}-new", repo.lookup_branch("main"))
+        (where / "repo").write_bytes(old)
+    with commit(official(where), "newer") as root:
+        root.attrs["number"] = 10
 
 
 def mend(storage: Storage) -> None:
@@ -36,7 +60,7 @@ class KilledError(BaseException):
 def test_killed_at_every_write(code: str, moment: str, whole: Path, tmp_path: Path) -> None:
     """The repository is no worse, and the next repair finishes."""
     damaged = copied_with_source(whole, tmp_path / "damaged")
-    DAMAGES[code](Patient(damaged))
+    hurt(damaged, code)
     expected = copied_with_source(damaged, tmp_path / "expected")
     mend(LocalStorage(expected))
     surviving = {
@@ -71,8 +95,15 @@ def test_killed_at_every_write(code: str, moment: str, whole: Path, tmp_path: Pa
         assert findings(where) == []
         read = versions(official(where))
         assert all(read[id_] == data for id_, data in surviving.items())
+        if code == "lost lines":
+            assert refs_of(where) == refs_of(expected)
         shutil.rmtree(where)
     assert number > 1
+
+
+def refs_of(where: Path) -> dict[str, str]:
+    repo = official(where)
+    return {name: repo.lookup_branch(name) for name in repo.list_branches()}
 
 
 def known(where: Path) -> set[str]:
@@ -83,7 +114,7 @@ def known(where: Path) -> set[str]:
 @pytest.mark.parametrize("method", WRITES)
 def test_the_answer_to_a_write_is_lost(code: str, method: str, whole: Path, tmp_path: Path) -> None:
     where = copied_with_source(whole, tmp_path / "repo")
-    DAMAGES[code](Patient(where))
+    hurt(where, code)
     storage = FaultyStorage(LocalStorage(where), after=fail_once(method))
     try:
         mend(storage)

@@ -186,6 +186,42 @@ def test_a_branch_target_before_a_commit_needs_the_backup():
     assert created.target is None
 
 
+def test_backups_that_hold_targets_are_read_in_one_round():
+    from icectl.model.repo import NewCommitUpdate
+    from icectl.ops.ops_log import OpsLogOptions, read_filtered_ops_log
+    from icectl.repository.open import open_repository
+
+    class BatchCounter(FaultyStorage):
+        def read_many(self, paths, **options):
+            paths = [*paths]
+            self.batches.append(len(paths))
+            return super().read_many(paths, **options)
+
+    storage = BatchCounter(memory_repository(make_info({1: None, 2: 1}, branches={"main": 2})))
+    storage.batches = []
+    for number in range(20):
+        name = f"dev-{number}"
+        update_repo(storage, lambda info, name=name: edits.create_branch(info, name, sid(1)))
+        update_repo(
+            storage,
+            lambda info, name=name: (
+                edits.reset_branch(info, name, sid(2))[0],
+                NewCommitUpdate(name, sid(2)),
+            ),
+        )
+
+    def read(**options):
+        storage.batches = []
+        repository = open_repository(storage)
+        listed = [*read_filtered_ops_log(repository, OpsLogOptions(**options))]
+        return [entry.target for entry in listed], storage.batches
+
+    targets, batches = read()
+    assert targets[1:-1:2] == [sid(1)] * 20 and batches == [20]
+    assert read(kinds=["new_commit"]) == ([None] * 20, [])
+    assert read(limit=2) == ([None, sid(1)], [1])
+
+
 def test_the_fixtures_reach_their_first_operation(shared_fixtures):
     for name in ("test-repo-v2", "split-repo-v2", "test-repo-v2-migrated"):
         storage = LocalStorage(str(shared_fixtures / name))

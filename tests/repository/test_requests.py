@@ -12,6 +12,7 @@ import pytest
 from icectl.checks.rules import Level
 from icectl.errors import FormatError
 from icectl.ops.gc.run import GcOptions, plan_run
+from icectl.ops.ops_log import OpsLogOptions, read_filtered_ops_log
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
@@ -81,6 +82,12 @@ def test_a_change_reads_lists_copies_and_swaps(storage: Storage, faults: Faults)
         ("PUT", "repo"): 1,
     }
     assert open_repository(storage).branches()["dev"] == repository.branches()["main"]
+
+
+def test_the_ops_log_lists_its_backups_once(storage: Storage, faults: Faults) -> None:
+    log = [*read_filtered_ops_log(open_repository(storage), OpsLogOptions())]
+    assert len(log) > 100
+    assert requests(faults) == {("GET", "repo"): 1, ("LIST", "overwritten"): 1}
 
 
 def test_gc_reads_few_backups_and_no_log(storage: Storage, faults: Faults) -> None:

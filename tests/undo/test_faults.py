@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from icectl.errors import ConflictError, PreconditionFailedError
+from icectl.model.repo import GCRanUpdate
 from icectl.ops.undo.execute import UndoResult, execute_undo
-from icectl.ops.undo.plan import UndoOptions, plan_undo
+from icectl.ops.undo.plan import UndoOptions, plan_restore, plan_undo
 from icectl.pipeline.progress import Progress
 from icectl.repository.open import open_repository
 from icectl.repository.ops_log import OpsLogEntry, read_ops_log, read_repo
@@ -39,11 +40,23 @@ def undo(storage: Storage, name: str | None = None) -> UndoResult:
     return execute_undo(repository, plan, UndoOptions(), Progress())
 
 
-def test_killed_at_every_step(tmp_path: Path) -> None:
+def restore(storage: Storage) -> UndoResult:
+    """The state before the last operation."""
+    repository = open_repository(storage)
+    plan = plan_restore(repository, "@1", int, UndoOptions(), Progress())
+    return execute_undo(repository, plan, UndoOptions(), Progress())
+
+
+Way = Callable[[Storage], UndoResult]
+WAYS = pytest.mark.parametrize("way", [undo, restore])
+
+
+@pytest.mark.parametrize("operation", ["undo", "restore@1"])
+def test_killed_at_every_step(tmp_path: Path, operation: str) -> None:
     original = tmp_path / "original"
     expired(original, with_branch=True)
     copies = [copied(original, tmp_path / str(step)) for step in range(MOST_STEPS)]
-    roots = kill_at_every_step("undo", copies)
+    roots = kill_at_every_step(operation, copies)
     states = [own_state(read_repo(LocalStorage(root))) for root in roots]
     old, new = own_state(read_repo(LocalStorage(original))), states[-1]
     assert states == [old] * states.count(old) + [new] * states.count(new)
@@ -59,11 +72,12 @@ def test_killed_at_every_step(tmp_path: Path) -> None:
         assert all(isinstance(entry, OpsLogEntry) for entry in log)
 
 
-def test_a_lost_response(tmp_path: Path) -> None:
+@WAYS
+def test_a_lost_response(tmp_path: Path, way: Way) -> None:
     expired(tmp_path)
     num_updates = len(read_repo(LocalStorage(tmp_path)).latest_updates)
     storage = FaultyStorage(LocalStorage(tmp_path), after=fail_once("put_if_match", "repo"))
-    done = undo(storage)
+    done = way(storage)
     info = read_repo(LocalStorage(tmp_path))
     assert len(info.latest_updates) == num_updates + len(done.changes.added_snapshots)
     times = [update.updated_at for update in info.latest_updates]
@@ -99,11 +113,13 @@ def test_a_lost_race_with_a_commit(tmp_path: Path) -> None:
     )
 
 
-def test_a_lost_race_with_a_conflict(tmp_path: Path) -> None:
+@WAYS
+def test_a_lost_race_with_a_conflict(tmp_path: Path, way: Way) -> None:
+    """A restore would release the new commit as well, which nobody confirmed."""
     linear_history(tmp_path, 3)
     hook = before_the_write(lambda: commit_on(tmp_path, "main"))
     with pytest.raises(ConflictError):
-        undo(FaultyStorage(LocalStorage(tmp_path), before=hook))
+        way(FaultyStorage(LocalStorage(tmp_path), before=hook))
     messages = [info.message for info in open_official(tmp_path).ancestry(branch="main")]
     assert len(messages) == 5
     named = {one.backup_path for one in read_repo(LocalStorage(tmp_path)).latest_updates} - {None}
@@ -123,7 +139,10 @@ def test_the_plan_is_another_one_by_then(tmp_path: Path) -> None:
     assert open_official(tmp_path).lookup_tag("meanwhile")
 
 
-def test_a_writer_that_always_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@WAYS
+def test_a_writer_that_always_wins(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: Way
+) -> None:
     monkeypatch.setattr("icectl.repository.update.MAX_ATTEMPTS", 3)
     expired(tmp_path)
     before = (tmp_path / "repo").read_bytes()
@@ -133,7 +152,7 @@ def test_a_writer_that_always_wins(tmp_path: Path, monkeypatch: pytest.MonkeyPat
             raise PreconditionFailedError(request.path)
 
     with pytest.raises(ConflictError):
-        undo(FaultyStorage(LocalStorage(tmp_path), before=lose))
+        way(FaultyStorage(LocalStorage(tmp_path), before=lose))
     assert (tmp_path / "repo").read_bytes() == before
 
 
@@ -154,14 +173,23 @@ def test_a_collection_takes_what_comes_back(tmp_path: Path) -> None:
     assert ic.Repository.open(ic.local_filesystem_storage(str(tmp_path)))
 
 
-def test_a_collection_ran_since_the_plan(tmp_path: Path) -> None:
-    """Its entry in the ops log says so, before anything is written."""
+@pytest.mark.parametrize("others", [0, 5], ids=["newest", "in a backup"])
+def test_a_collection_ran_since_the_plan(tmp_path: Path, others: int) -> None:
+    """Its entry in the ops log says so, before anything is written, wherever the entry is."""
     expired(tmp_path)
+    config = open_official(tmp_path).config
+    config.num_updates_per_repo_info_file = 3
+    open_official(tmp_path).reopen(config=config).save_config()
+    undone = "@1"
     repository = open_repository(LocalStorage(tmp_path))
-    plan = plan_undo(repository, None, int, UndoOptions(), Progress())
+    plan = plan_undo(repository, undone, int, UndoOptions(), Progress())
     repo = open_official(tmp_path)
     moment = repo.lookup_snapshot(repo.lookup_branch("main")).written_at
     assert repo.garbage_collect(moment + timedelta(minutes=1)).snapshots_deleted >= 3
+    for number in range(others):
+        repo.update_metadata({"number": number})
+    latest = read_repo(LocalStorage(tmp_path)).latest_updates
+    assert any(isinstance(one.update_type, GCRanUpdate) for one in latest) == (not others)
     before = (tmp_path / "repo").read_bytes()
     with pytest.raises(ConflictError, match="garbage collection"):
         execute_undo(repository, plan, UndoOptions(), Progress())

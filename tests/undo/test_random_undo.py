@@ -8,7 +8,11 @@ from __future__ import annotations
 
 import json
 import os
+import random
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +23,9 @@ from icectl.model.repo import Availability, RepoInfo
 from tests.gc.place import Place
 from tests.gc.repositories import live
 from tests.official import ic, open_official, read_everything
-from tests.official.histories import CONCURRENT_V2, STEPS_V2, RandomHistory
-from tests.undo.states import own_state
+from tests.official.histories import CONCURRENT_V2, STEPS_V2, RandomHistory, commit
+from tests.undo.states import official_state, own_state
+from tests.undo.test_undo import check_usable, expire, save_config
 
 OFFICIAL = STEPS_V2 | CONCURRENT_V2 | {"metadata": 1, "flag": 1, "config": 1}
 OURS = {"undo_last": 8, "undo_any": 8, "restore": 5, "our_expire": 2, "our_gc": 2}
@@ -149,6 +154,87 @@ class UndoWalk(RandomHistory):
         config.num_updates_per_repo_info_file = self.random.choice([10, 1000])
         self.repo = self.repo.reopen(config=config)
         self.repo.save_config()
+
+
+def touch_branch(place: Place, number: int) -> None:
+    repo = place.official()
+    repo.create_branch(f"b{number}", list(repo.ancestry(branch="main"))[1].id)
+
+
+def commit_on_branch(place: Place, number: int, *, amend: bool = False) -> None:
+    with commit(place.official(), f"{number}", branch=f"old{number}", amend=amend) as root:
+        root.attrs["number"] = number
+
+
+EACH: dict[str, Callable[[Place, int], object]] = {
+    "commit": commit_on_branch,
+    "amend": partial(commit_on_branch, amend=True),
+    "branch created": touch_branch,
+    "branch deleted": lambda place, number: place.official().delete_branch(f"old{number}"),
+    "branch reset": lambda place, number: place.official().reset_branch(
+        f"old{number}", place.official().lookup_branch("main")
+    ),
+    "tag created": lambda place, number: place.official().create_tag(
+        f"t{number}", place.official().lookup_branch("main")
+    ),
+    "config": lambda place, number: save_config(place),
+    "metadata": lambda place, number: place.official().update_metadata({f"k{number}": number}),
+    "flags": lambda place, number: place.official().set_feature_flag("move_node", False),
+    "status": lambda place, number: place.run("status", "set", "read-only"),
+    "expiration": lambda place, number: expire(place),
+}
+"""One operation of each kind, on a ref or a key of its own."""
+
+
+def undo_each_in_any_order(place: Place, seed: int) -> None:
+    """Each is undone where it is in the log by then; the state is that before all of them."""
+    chance = random.Random(seed)
+    place.commit(*range(4))
+    repo = place.official()
+    for number in range(len(EACH)):
+        repo.create_branch(f"old{number}", list(repo.ancestry(branch="main"))[1].id)
+        commit_on_branch(place, number)
+    before = official_state(place.where)
+    # Nobody else writes to a repository that is read-only.
+    kinds = [*chance.sample(sorted(EACH.keys() - {"status"}), len(EACH) - 1), "status"]
+    made: list[tuple[str, int]] = []
+    for number, kind in enumerate(kinds):
+        known = newest(place)
+        EACH[kind](place, number)
+        assert newest(place) != known, kind
+        made.append((kind, newest(place)))
+    chance.shuffle(made)
+    for kind, time in made:
+        updates = place.run("ops-log")[1]["updates"]
+        number = next(n for n, one in enumerate(updates) if time_of(one) == time)
+        code, document = place.run("undo", f"@{number}", "--yes", "--while-read-only")
+        assert code == 0, (kind, made, document)
+        assert document["missing"] == []
+    after = official_state(place.where)
+    burnt = {*after.pop("deleted_tags")} - {*before.pop("deleted_tags")}
+    assert burnt == {f"t{kinds.index('tag created')}"}
+    assert after == before, made
+    check_usable(place)
+
+
+def newest(place: Place) -> int:
+    return place.info().latest_updates[0].updated_at
+
+
+def time_of(update: dict[str, Any]) -> int:
+    moment = datetime.fromisoformat(update["updated_at"])
+    return round((moment - datetime.fromtimestamp(0, UTC)) / timedelta(microseconds=1))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_any_order(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int) -> None:
+    undo_each_in_any_order(Place(tmp_path / "repo", capsys), seed)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 140))
+def test_any_order_at_length(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int) -> None:
+    undo_each_in_any_order(Place(tmp_path / "repo", capsys), seed)
 
 
 def walk(place: Place, seed: int, steps: int) -> None:

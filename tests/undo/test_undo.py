@@ -8,7 +8,11 @@ from typing import Any
 
 import pytest
 
+from icectl.errors import RefusedError, Remedy
 from icectl.model.ids import ChunkId, ManifestId
+from icectl.ops.undo.execute import execute_undo
+from icectl.ops.undo.plan import UndoOptions, plan_undo
+from icectl.pipeline.progress import Progress
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
 from tests.gc.place import Place
@@ -174,6 +178,7 @@ def test_later_operations_are_in_the_way(place: Place) -> None:
     code, document = place.run("undo", "@1", "--yes")
     assert (code, document["error"]["kind"]) == (11, "conflict")
     assert new in document["error"]["message"] and "main" in document["error"]["message"]
+    assert "icectl restore --to @2 " in document["error"]["hint"]
     assert (place.where / "repo").read_bytes() == before
     # What came later elsewhere is not in the way.
     place.official().create_tag("elsewhere", ancestor(place, 3))
@@ -252,6 +257,27 @@ def test_one_object_is_gone(place: Place, kind: str, how: str) -> None:
     else:
         assert (code, document["error"]["kind"]) == (13, "damaged")
     assert repo.lookup_branch("main")
+
+
+def test_a_collection_is_blamed_only_if_one_ran(place: Place) -> None:
+    tip = place.commit(9)
+    reset(place)
+    path = place.where / "snapshots" / tip
+    path.rename(place.where / tip)
+
+    def hint(name: str) -> str:
+        repository = open_repository(LocalStorage(place.where))
+        plan = plan_undo(repository, name, int, UndoOptions(), Progress())
+        with pytest.raises(RefusedError) as error:
+            execute_undo(repository, plan, UndoOptions(), Progress())
+        assert isinstance(error.value.hint, Remedy)
+        return error.value.hint.name
+
+    assert hint("@0") == "restore-lost"
+    (place.where / tip).rename(path)
+    expire(place)
+    place.run("gc", "--older-than", "0s", "--allow-recent", "--yes")
+    assert hint("@1") == "restore-collected"
 
 
 def read_needed(place: Place, kind: str) -> set[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import islice
@@ -16,14 +17,18 @@ from typing import TYPE_CHECKING, Protocol
 from icectl.model.snapshot import ArrayNodeData, ManifestRef, NodeSnapshot
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
 from icectl.pipeline.read_ahead import read_ahead
+from icectl.repository.repository import Repository
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from icectl.format.manifest import OpenManifest
     from icectl.model.ids import ManifestId
-    from icectl.model.manifest import Manifest
+    from icectl.model.manifest import ChunkRefs, Manifest
     from icectl.pipeline.reference_changes import ReferenceChanges, Side
+
+    OpenManifests = Callable[[ManifestId], OpenManifest]
 
 THREADS = 8
 REFERENCES_UNASKED = 200_000
@@ -32,6 +37,10 @@ MANIFEST_COST = 2_000
 """The references that could be compared while one manifest is fetched."""
 REFERENCES_AT_ONCE = 1_000_000
 """References on each side that may be in memory at once, unless one group alone has more."""
+MANY_REFERENCES = 65_536
+"""References on one side of a group, from which memory matters."""
+REFERENCES_PER_LOOKUP = 32
+"""References that are decoded in the time of looking up one."""
 MANIFESTS_REMEMBERED = 2
 """Early generations keep every array in one manifest; one for each side is remembered."""
 
@@ -51,6 +60,10 @@ class _Group:
     after: tuple[ManifestRef, ...]
     written: NDArray[np.uint32] | None = None
     """The coordinates to compare; None: all."""
+
+    @property
+    def sides(self) -> tuple[tuple[NodeSnapshot | None, tuple[ManifestRef, ...]], ...]:
+        return (self.pair.before, self.before), (self.pair.after, self.after)
 
     @property
     def manifests(self) -> set[ManifestId]:
@@ -106,11 +119,11 @@ def read_chunk_changes(
     groups = [group for found in groups_of for group in found or ()]
     largest = max((group.num_chunk_refs(diff) for group in groups), default=0)
     workers = max(1, min(THREADS, len(groups), REFERENCES_AT_ONCE // max(largest, 1)))
-    results = read_ahead(_comparison(repository), groups, ahead=workers)
+    results = read_ahead(_Comparison(repository, diff), groups, ahead=workers)
     for pair, own_groups in zip(diff.arrays, groups_of, strict=True):
         if own_groups is not None:
             mine = islice(results, len(own_groups))
-            changes = _merge(pair, [compared for _, compared in mine])
+            changes = _merge(pair, [one for _, compared in mine for one in compared])
         elif pair.written is not None:
             changes = _merge(pair, None)
         else:
@@ -191,32 +204,76 @@ def _cut(before: list[ManifestRef], after: list[ManifestRef], axis: int) -> list
     return cuts
 
 
-def _comparison(repository: ManifestSource) -> Callable[[_Group], ReferenceChanges]:
-    from icectl.pipeline.reference_changes import Side, compare_references
+class _Comparison:
+    """Compares the references of a group.
 
-    read_manifest: Callable[[ManifestId], Manifest] = lru_cache(MANIFESTS_REMEMBERED)(
-        repository.read_manifest
-    )
+    Those of large manifests are not all in memory: they are looked up if few were written, and
+    else compared in the order of their coordinates.
+    """
 
-    def read_side(node: NodeSnapshot | None, manifests: Sequence[ManifestRef]) -> Side:
-        if node is None:
-            return Side(())
-        read = (read_manifest(manifest.object_id) for manifest in manifests)
+    def __init__(self, source: ManifestSource, diff: NodeDiff) -> None:
+        self._diff = diff
+        self._read: Callable[[ManifestId], Manifest] = lru_cache(MANIFESTS_REMEMBERED)(
+            source.read_manifest
+        )
+        # Only a repository can open manifests, and not those of early generations.
+        can_open = isinstance(source, Repository) and source.is_writable
+        self._open = source.open_manifest if can_open else None
+
+    def __call__(self, group: _Group) -> list[ReferenceChanges]:
+        from icectl.pipeline.reference_changes import NotInOrderError, compare_references
+
+        if self._open is not None:
+            num_refs = group.num_chunk_refs(self._diff)
+            if group.written is not None:
+                if len(group.written) * REFERENCES_PER_LOOKUP < num_refs:
+                    return [self._look_up(group, self._open, group.written)]
+            elif num_refs >= MANY_REFERENCES and len(group.before) == len(group.after) == 1:
+                with suppress(NotInOrderError):
+                    return self._compare_in_order(group, self._open)
+        before, after = (self._read_side(*side) for side in group.sides)
+        return [compare_references(before, after, group.written)]
+
+    def _read_side(self, node: NodeSnapshot | None, manifests: Sequence[ManifestRef]) -> Side:
+        from icectl.pipeline.reference_changes import Side
+
+        read = (self._read(manifest.object_id) for manifest in manifests)
         return Side(
             tuple(
                 (manifest, array.refs)
                 for manifest in read
                 for array in manifest.arrays
-                if array.node_id == node.id
+                if node is not None and array.node_id == node.id
             )
         )
 
-    def compare(group: _Group) -> ReferenceChanges:
-        before = read_side(group.pair.before, group.before)
-        after = read_side(group.pair.after, group.after)
-        return compare_references(before, after, group.written)
+    def _look_up(
+        self, group: _Group, open_: OpenManifests, written: NDArray[np.uint32]
+    ) -> ReferenceChanges:
+        from icectl.pipeline.reference_changes import Side, compare_references
 
-    return compare
+        def look_up(node: NodeSnapshot | None, manifests: Sequence[ManifestRef]) -> Side:
+            found: list[tuple[Manifest, ChunkRefs]] = []
+            for manifest in manifests if node is not None else ():
+                opened = open_(manifest.object_id)
+                spans = opened.spans(node.id) if node is not None else ()
+                found += [(opened.manifest, opened.find(span, written)) for span in spans]
+            return Side(tuple(found))
+
+        # One after the other: the payload of the first is released before the second is read.
+        before, after = (look_up(*side) for side in group.sides)
+        return compare_references(before, after, written)
+
+    def _compare_in_order(self, group: _Group, open_: OpenManifests) -> list[ReferenceChanges]:
+        from icectl.pipeline.reference_changes import OrderedRefs, compare_in_order
+
+        ids = [manifests[0].object_id for _, manifests in group.sides]
+        before, after = (
+            OrderedRefs(opened, node.id)
+            for (node, _), (_, opened) in zip(group.sides, read_ahead(open_, ids), strict=True)
+            if node is not None
+        )
+        return [changes for changes in compare_in_order(before, after) if not changes.is_empty]
 
 
 def _merge(pair: ArrayPair, compared: list[ReferenceChanges] | None) -> ChunkChanges:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Iterator, Sequence, Set
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Literal
 
@@ -19,6 +19,7 @@ from icectl.model.repo import (
     RepoInfo,
     SnapshotInfo,
     UpdateType,
+    ids_of,
 )
 from icectl.ops.adopt import adopt, find_parent, follow, free_name, info_of, unlisted_snapshots
 from icectl.ops.repair.step import Key, Step, aside_name, key_of, read_if_there, repo_step
@@ -26,11 +27,12 @@ from icectl.repository.backups import backup_name, list_backups
 from icectl.repository.clock import MAX_SKEW, is_ahead, read_write_time
 from icectl.repository.edits import DEFAULT_BRANCH, Edited
 from icectl.repository.history import state_of
-from icectl.repository.lost_history import find_lost_history
+from icectl.repository.lost_history import find_lost_history, find_lost_lines, recovered_name
 from icectl.repository.open import repository_at
 from icectl.repository.ops_log import REPO_PATH, backup_object, read_repo
 from icectl.repository.past import Timeline
 from icectl.repository.repository import Repository
+from icectl.repository.transitions import created_snapshot
 from icectl.repository.update import put_back, with_updates
 from icectl.storage.contract import Storage, VersionedBytes
 
@@ -191,7 +193,7 @@ def _read_candidates(storage: Storage) -> list[_Candidate]:
             continue
         info, problems = check_repo(data)
         found.append(_Candidate(paths[path], made[paths[path]], data, info, tuple(problems)))
-    return sorted(found, key=lambda one: one.made_at, reverse=True)
+    return sorted(found, key=lambda one: (one.made_at, one.is_sound and one.time), reverse=True)
 
 
 def _plan_restore(
@@ -263,8 +265,13 @@ def _put_back(
     put_back(storage, data, found, aside)
 
 
-def _find_last_commits(repository: Repository) -> Iterator[_Recovered]:
-    """Commits that no backup lists: their logs lead from the tip of a branch to them."""
+def _find_last_commits(
+    repository: Repository, known: Set[SnapshotId] = frozenset()
+) -> Iterator[_Recovered]:
+    """Commits that no backup lists: their logs lead from the tip of a branch to them.
+
+    Those that are `known` are of another history.
+    """
     info = repository.info
     assert info is not None
     newest = info.latest_updates[0].updated_at
@@ -274,7 +281,7 @@ def _find_last_commits(repository: Repository) -> Iterator[_Recovered]:
     by_name = sorted(info.branches, key=lambda ref: (ref.name == DEFAULT_BRANCH, ref.name))
     tips = {ref.snapshot_id: ref.name for ref in by_name}
     found = sorted(
-        unlisted_snapshots(repository, newest - MAX_SKEW), key=lambda one: one.flushed_at
+        unlisted_snapshots(repository, newest - MAX_SKEW, known), key=lambda one: one.flushed_at
     )
     infos: dict[SnapshotId, SnapshotInfo] = {}
     ends: dict[SnapshotId, str] = {}
@@ -284,15 +291,15 @@ def _find_last_commits(repository: Repository) -> Iterator[_Recovered]:
         if parent is not None:
             ends[snapshot.id] = ends.pop(parent, "") or tips.get(parent, "commit")
             infos[snapshot.id] = info_of(snapshot, parent)
-    known = {one.id: one for one in info.snapshots}
+    listed = {one.id: one for one in info.snapshots}
     for snapshot_id, branch in ends.items():
-        chain = follow(infos, snapshot_id, known)
+        chain = follow(infos, snapshot_id, listed)
         if chain:
             yield _name_branch(repository, branch, chain)
 
 
 def _name_branch(repository: Repository, branch: str, chain: Sequence[SnapshotInfo]) -> _Recovered:
-    name = free_name(repository, f"recovered-{branch}-{chain[-1].id!s:.8}")
+    name = free_name(repository, recovered_name(branch, chain[-1].id))
     return name, branch, chain
 
 
@@ -319,60 +326,106 @@ def _adopt_unless_there(info: RepoInfo, *, branch: str, chain: Sequence[Snapshot
 def _plan_lost_history(storage: Storage, plan: RepoFilePlan, keys: Sequence[Key]) -> None:
     assert plan.repository is not None and plan.repository.info is not None
     info = plan.repository.info
-    timeline = Timeline(storage, info)
-    lost = find_lost_history(timeline, state_of(info).reachable)
+    lost = find_lost_history(Timeline(storage, info), state_of(info).reachable)
     if not lost.backups:
         return
     mends = [one for one in keys if one[0] == rules.REPO_IS_OLD.code]
     newest = lost.backups[0]
     if newest.newest.updated_at > info.latest_updates[0].updated_at:
-        other = Timeline(storage, read_repo(storage, newest.path))
-        if info.latest_updates[0] in other:
-            _plan_return(storage, plan, newest.name, mends)
-            return
-    infos: dict[SnapshotId, SnapshotInfo] = {}
-    names: dict[SnapshotId, str] = {}
-    for backup in lost.backups:
-        state = read_repo(storage, backup.path)
-        for one in state.snapshots:
-            infos.setdefault(one.id, one)
-        for ref in (*state.branches, *state.tags):
-            names.setdefault(ref.snapshot_id, ref.name)
-    # The last commit of the lost history is in no backup.
-    last: set[SnapshotId] = set()
-    for _, branch, chain in _find_last_commits(
-        repository_at(storage, read_repo(storage, newest.path))
-    ):
-        for one in chain:
-            if one.id not in state_of(info).snapshots and one.id not in infos:
-                infos[one.id], names[one.id] = one, branch
-                last.add(one.id)
-    files = {one.path for one in storage.list(plan.repository.layout.snapshots, with_info=False)}
-    wanted = {*lost.snapshots, *last}
-    there = [infos[id_] for id_ in wanted if plan.repository.layout.snapshot(id_) in files]
-    for one in sorted(there, key=lambda one: one.flushed_at, reverse=True):
-        assert plan.repository.info is not None
-        state_now = state_of(plan.repository.info)
-        if one.id in state_now.reachable:
+        continued = read_repo(storage, newest.path)
+        if info.latest_updates[0] in Timeline(storage, continued):
+            if not _plan_return(storage, plan, newest.name, mends):
+                return
+            info = continued
+    _plan_lost_lines(plan, Timeline(storage, info), mends)
+
+
+def _plan_lost_lines(plan: RepoFilePlan, timeline: Timeline, mends: Collection[Key]) -> None:
+    """Branches for all that only lost timelines list, and for each ref that they set.
+
+    The oldest come first: after an interruption, those that are left are found again by what no
+    ref reaches yet.
+    """
+    assert plan.repository is not None and plan.repository.info is not None
+    storage, layout = plan.repository.storage, plan.repository.layout
+    reachable = state_of(plan.repository.info).reachable
+    lost = find_lost_history(timeline, reachable)
+    files = {one.path for one in storage.list(layout.snapshots, with_info=False)}
+    there = {id_ for id_ in lost.snapshots if layout.snapshot(id_) in files}
+    known = {*ids_of(plan.repository.info.snapshots), *lost.snapshots}
+    known.update(id_ for one in timeline.updates if (id_ := created_snapshot(one)) is not None)
+    planned: set[SnapshotId] = set()
+    for line in find_lost_lines(timeline, lost, reachable | there):
+        if line.is_recovered:
             continue
-        if one.id in state_now.snapshots:
-            line: Sequence[SnapshotInfo] | None = [state_now.snapshots[one.id]]
-        else:
-            line = follow(infos, one.id, state_now.snapshots)
-        if line:
-            named = _name_branch(plan.repository, names.get(one.id, "commit"), line)
-            _add(plan, _recover_step(*named, mends))
+        found = _LostCommits()
+        for backup in line.backups:
+            found.add(read_repo(storage, backup.path))
+        # The last commit of the lost history is in no backup.
+        last = {
+            chain[-1].id: (branch, chain)
+            for _, branch, chain in _find_last_commits(repository_at(storage, line.state), known)
+        }
+        continued = {chain[0].parent_id for _, chain in last.values()} & line.made
+        own = line.made | last.keys()
+        refs = {ref.snapshot_id: ref.name for ref in reversed(line.unrecovered_refs)}
+        targets = {id_: name for id_, name in refs.items() if id_ not in continued | planned}
+        for id_, (branch, chain) in last.items():
+            found.infos.update((one.id, one) for one in chain)
+            known.update(one.id for one in chain)
+            targets[id_] = branch
+        for id_ in sorted(targets, key=lambda id_: (id_ in own, found.infos[id_].flushed_at)):
+            _plan_recovery(plan, found, id_, targets[id_], mends)
+        planned.update(targets)
+        rest = [found.infos[id_] for id_ in found.infos.keys() & there]
+        for one in sorted(rest, key=lambda one: one.flushed_at, reverse=True):
+            if one.id not in state_of(plan.repository.info).reachable:
+                _plan_recovery(plan, found, one.id, found.names.get(one.id, "commit"), mends)
 
 
-def _plan_return(storage: Storage, plan: RepoFilePlan, name: str, keys: Collection[Key]) -> None:
-    """To the newest state of the same history: the older `repo` is a part of it."""
+@dataclass(slots=True)
+class _LostCommits:
+    """What the states of a lost timeline say, where they differ the newest one."""
+
+    infos: dict[SnapshotId, SnapshotInfo] = field(default_factory=dict)
+    names: dict[SnapshotId, str] = field(default_factory=dict)
+    """Of a ref at the snapshot."""
+
+    def add(self, older: RepoInfo) -> None:
+        for one in older.snapshots:
+            self.infos.setdefault(one.id, one)
+        for ref in (*older.branches, *older.tags):
+            self.names.setdefault(ref.snapshot_id, ref.name)
+
+
+def _plan_recovery(
+    plan: RepoFilePlan,
+    lost: _LostCommits,
+    snapshot_id: SnapshotId,
+    ref: str,
+    mends: Collection[Key],
+) -> None:
+    assert plan.repository is not None and plan.repository.info is not None
+    listed = state_of(plan.repository.info).snapshots
+    if snapshot_id in listed:
+        chain: Sequence[SnapshotInfo] | None = [listed[snapshot_id]]
+    else:
+        chain = follow(lost.infos, snapshot_id, listed)
+    if chain:
+        _add(plan, _recover_step(*_name_branch(plan.repository, ref, chain), mends))
+
+
+def _plan_return(storage: Storage, plan: RepoFilePlan, name: str, keys: Collection[Key]) -> bool:
+    """To the newest state of the same history: the older `repo` is a part of it.
+
+    False if the backup cannot be used.
+    """
     candidates = _read_candidates(storage)
     best = next((one for one in candidates if one.name == name and one.is_sound), None)
     plan.backups = tuple(one.describe(one is best) for one in candidates)
     found = read_if_there(storage, REPO_PATH)
     if best is None or found is None:
-        return
-
+        return False
     recovered = [*_find_last_commits(_state(storage, best))]
     plan.steps.append(
         Step(
@@ -384,3 +437,4 @@ def _plan_return(storage: Storage, plan: RepoFilePlan, name: str, keys: Collecti
         )
     )
     _follow_up(storage, plan, best, recovered)
+    return True

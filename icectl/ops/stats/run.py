@@ -42,7 +42,7 @@ class StatsOptions:
 def measure(
     repository: Repository, options: StatsOptions, progress: Progress | None = None
 ) -> StatsResult:
-    Thread(target=import_module, args=["icectl.ops.stats.totals"], daemon=True).start()
+    Thread(target=import_module, args=["icectl.ops.stats.columns"], daemon=True).start()
     progress = progress or Progress()
     chosen = _choose(repository, options.ref)
     masks: dict[SnapshotId, int] = {}
@@ -56,19 +56,21 @@ def measure(
         kept = _kept_by(repository, options.policy)
         # One more bit: needed by a version that stays.
         masks = {info.id: masks.get(info.id, 0) | (info.id in kept) << len(refs) for info in chosen}
-    usage = read_usage(repository, chosen, masks, refs, progress)
+    usage = read_usage(repository, chosen, progress)
     by_mask = by_ref or kept is not None
+    if by_mask or options.by_snapshot:
+        usage.mark(masks)
     num_masks = -(-(len(refs) + 1) // BITS) if by_mask else 0
-    num_chunk_refs = sum(use.num_chunk_refs for use in usage.manifests.values())
+    num_chunk_refs = sum(use.num_chunk_refs for use in usage.manifests)
     engine = options.choose_engine(num_chunk_refs)
     logger.info("engine: %s, for %s chunk references", engine.name, f"{num_chunk_refs:,}")
     breakdown = Breakdown(num_masks, options.by_snapshot)
     work = sum_manifests(repository, usage, breakdown, read_containers(repository))
     by = [*breakdown.columns, "container"]
     notes, tables = engine.scan(work, progress).totals("length", by)
-    from icectl.ops.stats.totals import Totals
+    from icectl.ops.stats.columns import Totals
 
-    totals = Totals(usage, notes, tables, num_masks)
+    totals = Totals(usage, notes, tables, refs, num_masks)
     native, virtual, inlined = totals.bytes()
     return StatsResult(
         ref=options.ref,
@@ -120,15 +122,14 @@ def _kept_by(repository: Repository, policy: Policy) -> frozenset[SnapshotId]:
 
 
 def _manifest_stats(usage: Usage) -> ManifestStats:
-    counts = [use.num_chunk_refs for use in usage.manifests.values()]
-    capacity = sum(use.capacity for use in usage.manifests.values())
+    counts = [use.num_chunk_refs for use in usage.manifests]
     return ManifestStats(
         len(counts),
-        sum(use.size_bytes for use in usage.manifests.values()),
+        sum(use.size_bytes for use in usage.manifests),
         sum(counts),
         min(counts, default=0),
         max(counts, default=0),
-        sum(counts) / capacity if capacity else None,
+        sum(counts) / usage.capacity if usage.capacity else None,
     )
 
 

@@ -1,6 +1,6 @@
 """The work of `stats`: read each manifest once and yield rows of chunk objects.
 
-The engine keeps each chunk object once; `rows` makes the rows, `totals` the result. This module
+The engine keeps each chunk object once; `columns` makes the rows and the result. This module
 does not import numpy: the first manifest is read and decompressed while numpy is loading.
 """
 
@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from icectl.model.ids import ManifestId, NodeId
-from icectl.ops.stats.locations import LocationKeys
-from icectl.ops.stats.usage import Usage
+from icectl.format.manifest import FewRefs
+from icectl.model.ids import NodeId
+from icectl.ops.stats.usage import ManifestUse, Usage
 from icectl.pipeline.engine import Column, Table, Work
 from icectl.repository.repository import Repository
 
@@ -58,28 +59,52 @@ def mask_words(mask: int, count: int) -> list[int]:
     return [mask >> (BITS * word) & (2**BITS - 1) for word in range(count)]
 
 
-@dataclass(frozen=True, slots=True)
-class UsedManifest:
-    """A manifest and its use; see `ManifestUse`."""
-
-    id: ManifestId
-    number: int
-    size_bytes: int
-    num_chunk_refs: int
-    first: int
-    last: int
-    mask: int
-
-
-@dataclass(frozen=True, slots=True)
-class ManifestNote:
+class ManifestNote(NamedTuple):
     number: int
     bytes: int
     """Of all references of the manifest."""
-    inline: tuple[tuple[int, int, int], ...]
+    inline: list[tuple[int, int, int]]
     """The number of each array, and the number and bytes of its inline chunks."""
     containers: dict[int, tuple[str, bool]]
     """The containers of virtual chunks by key: the prefix, and whether it is configured."""
+
+
+class LocationKeys:
+    """A digest in place of each virtual location, equal in every process.
+
+    It has 128 bits, so among a billion locations two have the same with a probability of 1.5e-21.
+    Remembers digests and containers; forgets them when pickled.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, bytes] = {}
+        self._keys: dict[tuple[str, bool], bytes] = {}
+        self.containers: dict[int, tuple[str, bool]] = {}
+        """By key: the prefix, and whether it is configured."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LocationKeys, ()
+
+    def find(self, location: str, containers: Containers) -> bytes:
+        """16 bytes of digest, and the 8 bytes of the key of the location's container."""
+        known = self._known.get(location)
+        if known is None:
+            known = digest(containers.resolve(location), 16) + self._key(containers.find(location))
+            self._known[location] = known
+        return known
+
+    def _key(self, container: tuple[str, bool]) -> bytes:
+        key = self._keys.get(container)
+        if key is None:
+            prefix, is_configured = container
+            key = digest(f"{int(is_configured)}{prefix}", 8)
+            self.containers[int.from_bytes(key, "little")] = container
+            self._keys[container] = key
+        return key
+
+
+def digest(text: str, size: int) -> bytes:
+    return blake2b(text.encode(errors="surrogatepass"), digest_size=size).digest()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +119,23 @@ class SumManifests:
     containers: Containers
     locations: LocationKeys = field(default_factory=LocationKeys)
 
-    def __call__(self, manifests: Sequence[UsedManifest]) -> Iterator[Any]:
-        for used in manifests:
-            manifest = self.repository.read_manifest(used.id, with_coordinates=False)
-            from icectl.ops.stats.rows import manifest_rows
+    def __call__(self, manifests: Sequence[ManifestUse]) -> Iterator[Any]:
+        few: list[tuple[ManifestUse, FewRefs]] = []
+        for use in manifests:
+            found = self.repository.read_chunk_sizes(use.id)
+            if isinstance(found, FewRefs):
+                few.append((use, found))
+                continue
+            from icectl.ops.stats.columns import manifest_rows
 
-            yield from manifest_rows(self, used, manifest)
+            yield from manifest_rows(self, use, found)
+        if few:
+            from icectl.ops.stats.columns import rows_of_few
+
+            yield from rows_of_few(self, few)
+
+    def place(self, node_id: NodeId) -> int:
+        return self.places.get(node_id, self.num_arrays)
 
 
 def sum_manifests(
@@ -108,18 +144,7 @@ def sum_manifests(
     return Work(
         "reading manifests",
         repository.storage,
-        [
-            UsedManifest(
-                manifest_id,
-                use.number,
-                use.size_bytes,
-                use.num_chunk_refs,
-                use.first,
-                use.last,
-                use.mask,
-            )
-            for manifest_id, use in usage.manifests.items()
-        ],
+        usage.manifests,
         SumManifests(
             repository.without_history(), usage.places, usage.num_arrays, breakdown, containers
         ),
@@ -128,5 +153,5 @@ def sum_manifests(
     )
 
 
-def weigh(manifest: UsedManifest) -> tuple[int, int]:
+def weigh(manifest: ManifestUse) -> tuple[int, int]:
     return manifest.size_bytes, manifest.num_chunk_refs

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from itertools import compress
 from math import prod
@@ -19,38 +19,34 @@ from icectl.pipeline.read_ahead import read_ahead, read_in_order
 from icectl.repository.repository import Repository
 
 if TYPE_CHECKING:
-    from icectl.model.node_columns import NodeColumns, SnapshotColumns
+    from icectl.model.node_columns import SnapshotColumns
 
 
 @dataclass(slots=True)
 class ManifestUse:
+    id: ManifestId
     number: int
     size_bytes: int
     num_chunk_refs: int
-    first: int
+    first: int = 0
     """The oldest version that uses it, by its place in the order of time; `last` alike."""
-    last: int
+    last: int = 0
     mask: int = 0
     """A bit for each ref that reaches a version that uses it."""
-    regions: set[tuple[NodeId, int]] = field(default_factory=set)
-    """Each array's region in it, by the number of chunks that fit there."""
-
-    @property
-    def capacity(self) -> int:
-        return sum(count for _, count in self.regions)
 
 
 @dataclass
 class Usage:
     snapshots: list[SnapshotInfo]
     """In the order of time."""
-    manifests: dict[ManifestId, ManifestUse]
+    manifests: list[ManifestUse]
+    """By number."""
     manifests_of: list[array[int]]
     """By snapshot, the numbers of its manifests."""
     paths: dict[NodeId, str]
     """Of each array, in the newest version that has it."""
-    refs: list[tuple[str, str]]
-    """Kind and name of the ref behind each bit of a mask."""
+    capacity: int = 0
+    """The number of chunks that fit into the regions of all arrays in all manifests."""
 
     @cached_property
     def array_paths(self) -> list[str]:
@@ -67,37 +63,51 @@ class Usage:
         order = {path: place for place, path in enumerate(self.array_paths)}
         return {node_id: order[path] for node_id, path in self.paths.items()}
 
-
-def read_usage(
-    repository: Repository,
-    chosen: Collection[SnapshotInfo],
-    masks: Mapping[SnapshotId, int],
-    refs: list[tuple[str, str]],
-    progress: Progress,
-) -> Usage:
-    """Read each chosen snapshot once; `masks` has the refs that reach each."""
-    order = sorted(chosen, key=lambda info: (info.flushed_at, info.id))
-    usage = Usage(order, {}, [], {}, refs)
-    facts = _Facts()
-    with progress.phase("reading snapshots", len(order)) as counter:
-        for place, snapshot in enumerate(_read_in_order(repository, [info.id for info in order])):
-            ids, files, paths, regions = facts.of(snapshot)
-            for file in files:
-                if file.id not in usage.manifests:
-                    usage.manifests[file.id] = ManifestUse(
-                        len(usage.manifests), file.size_bytes, file.num_chunk_refs, place, place
-                    )
-            uses = [usage.manifests[id_] for id_ in ids]
-            mask = masks.get(snapshot.id, 0)
-            for use in uses:
+    def mark(self, masks: Mapping[SnapshotId, int]) -> None:
+        """Set `first`, `last` and `mask` of every manifest; `masks` has the refs of versions."""
+        for place in reversed(range(len(self.snapshots))):
+            for number in self.manifests_of[place]:
+                self.manifests[number].first = place
+        for place, info in enumerate(self.snapshots):
+            mask = masks.get(info.id, 0)
+            for number in self.manifests_of[place]:
+                use = self.manifests[number]
                 use.last = place
                 use.mask |= mask
-            usage.manifests_of.append(array("I", [use.number for use in uses]))
-            usage.paths.update(paths)
-            for node_id, manifest_id, region in regions:
-                if manifest_id in usage.manifests:
-                    usage.manifests[manifest_id].regions.add((node_id, region))
+
+
+def read_usage(
+    repository: Repository, chosen: Collection[SnapshotInfo], progress: Progress
+) -> Usage:
+    """Read each chosen snapshot once."""
+    order = sorted(chosen, key=lambda info: (info.flushed_at, info.id))
+    usage = Usage(order, [], [], {})
+    by_id: dict[ManifestId, int] = {}
+    by_claim: dict[Hashable, int] = {}
+    regions: set[tuple[NodeId, ManifestId, int]] = set()
+    facts_of = _FactsReader().read
+
+    def add(claim: Hashable, file: ManifestFileInfo) -> None:
+        number = by_claim[claim] = by_id.setdefault(file.id, len(by_id))
+        if number == len(usage.manifests):
+            usage.manifests.append(
+                ManifestUse(file.id, number, file.size_bytes, file.num_chunk_refs)
+            )
+
+    with progress.phase("reading snapshots", len(order)) as counter:
+        for snapshot in _read_in_order(repository, [info.id for info in order]):
+            facts = facts_of(snapshot)
+            numbers = list(map(by_claim.get, facts.claims))
+            if None in numbers:
+                for claim in facts.claims:
+                    if claim not in by_claim:
+                        add(claim, facts.info(claim))
+                numbers = list(map(by_claim.get, facts.claims))
+            usage.manifests_of.append(array("I", numbers))
+            usage.paths.update(facts.paths)
+            regions.update(facts.regions)
             counter.advance()
+    usage.capacity = sum(count for _, id_, count in regions if id_ in by_id)
     return usage
 
 
@@ -115,29 +125,40 @@ def _read_in_order(
         yield repository.decode_snapshot(id_, data)
 
 
-class _Facts:
-    """What statistics need of each snapshot; nothing twice that neighbours have in common."""
+class _Facts(NamedTuple):
+    """What statistics need of a snapshot."""
+
+    claims: Sequence[Hashable]
+    """What it says about each of its manifests; `info` decodes it."""
+    info: Callable[..., ManifestFileInfo]
+    paths: Iterable[tuple[NodeId, str]]
+    """Of all arrays; empty if they are those of the snapshot before."""
+    regions: Iterable[tuple[NodeId, ManifestId, int]]
+    """Each array's number of chunks in a manifest; those of earlier snapshots may be left out."""
+
+
+class _FactsReader:
+    """Reads nothing twice that neighbouring snapshots have in common."""
 
     def __init__(self) -> None:
-        self._claims: set[bytes] = set()
         self._references: set[bytes] = set()
-        self._last: NodeColumns | None = None
+        self._names: Hashable = None
 
-    def of(self, snapshot: Snapshot | SnapshotColumns) -> _SnapshotFacts:
+    def read(self, snapshot: Snapshot | SnapshotColumns) -> _Facts:
         if isinstance(snapshot, Snapshot):
-            return self._of_objects(snapshot)
-        return self._of_columns(snapshot)
+            return self._read_objects(snapshot)
+        return self._read_columns(snapshot)
 
-    def _of_objects(self, snapshot: Snapshot) -> _SnapshotFacts:
-        self._last = None
+    def _read_objects(self, snapshot: Snapshot) -> _Facts:
+        self._names = None
         arrays = [
             (node, node.node_data)
             for node in snapshot.nodes
             if isinstance(node.node_data, ArrayNodeData)
         ]
-        return _SnapshotFacts(
-            [file.id for file in snapshot.all_manifest_files],
+        return _Facts(
             snapshot.all_manifest_files,
+            lambda file: file,
             [(node.id, node.path) for node, _ in arrays],
             [
                 (node.id, ref.object_id, prod(extent.to - extent.from_ for extent in ref.extents))
@@ -146,29 +167,21 @@ class _Facts:
             ],
         )
 
-    def _of_columns(self, snapshot: SnapshotColumns) -> _SnapshotFacts:
-        nodes, files = snapshot.nodes, snapshot.manifest_files
-        last, self._last = self._last, nodes
+    def _read_columns(self, snapshot: SnapshotColumns) -> _Facts:
+        from icectl.model.node_columns import claimed_info
+
+        nodes = snapshot.nodes
         paths: Iterable[tuple[NodeId, str]] = ()
-        if last is None or not nodes.has_names_of(last):
+        last, self._names = self._names, nodes.names()
+        if self._names != last:
             pairs = zip(nodes.ids(), nodes.paths(), strict=True)
             paths = compress(pairs, nodes.is_array().tolist())
-        return _SnapshotFacts(
-            files.ids(),
-            files.new_infos(self._claims),
+        return _Facts(
+            snapshot.manifest_files.claims(),
+            claimed_info,
             paths,
             nodes.new_references(self._references),
         )
-
-
-class _SnapshotFacts(NamedTuple):
-    manifests: Sequence[ManifestId]
-    claims: Iterable[ManifestFileInfo]
-    """Of all manifests, or of those that no earlier snapshot has."""
-    paths: Iterable[tuple[NodeId, str]]
-    """Of all arrays; empty if they are those of the snapshot before."""
-    regions: Iterable[tuple[NodeId, ManifestId, int]]
-    """Each array's number of chunks in a manifest, as in `claims`."""
 
 
 def ref_masks(repository: Repository) -> tuple[dict[SnapshotId, int], list[tuple[str, str]]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from icectl.errors import ConflictError, RefusedError
+from icectl.errors import ConflictError, RefusedError, Remedy
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import GCRanUpdate, RepoInfo
 from icectl.ops.ops_log import ListedOperation, ReportedChanges, report_changes
@@ -12,9 +12,11 @@ from icectl.ops.undo.needed import find_needed
 from icectl.ops.undo.plan import UndoOptions, UndoPlan
 from icectl.pipeline.progress import Progress
 from icectl.repository.edits import Edited
+from icectl.repository.ops_log import OpsLogBeyondReach, walk_updates
 from icectl.repository.repository import Repository
 from icectl.repository.state_changes import diff_states, updates_of
 from icectl.repository.update import update_repo
+from icectl.storage.contract import Storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,9 @@ def missing_error(plan: UndoPlan) -> RefusedError:
     more = f" and {len(missing) - 1:,} more" if len(missing) > 1 else ""
     return RefusedError(
         f"what the earlier state needs is gone, so nothing was changed: {missing[0]}{more}",
-        hint="a garbage collection deleted it; restore the objects from a copy of the repository",
+        hint=Remedy("restore-lost")
+        if plan.collection is None
+        else Remedy("restore-collected", {"by": f"@{plan.collection}"}),
     )
 
 
@@ -61,7 +65,7 @@ def execute_undo(
                 "the repository changed since the plan was made, and nothing was changed",
                 hint="look at the new plan, and confirm that",
             )
-        if plan.needed.num_snapshots and _was_collected(plan.before, info):
+        if plan.needed.num_snapshots and _was_collected(repository.storage, plan.before, info):
             raise ConflictError(
                 "a garbage collection ran since the plan was made, and nothing was changed",
                 hint="look at the new plan once the collection is done",
@@ -81,9 +85,13 @@ def execute_undo(
     return build_result(plan, dry_run=False, missing=missing)
 
 
-def _was_collected(before: RepoInfo, now: RepoInfo) -> bool:
-    newest = before.latest_updates[0].updated_at
-    return any(
-        isinstance(update.update_type, GCRanUpdate) and update.updated_at > newest
-        for update in now.latest_updates
-    )
+def _was_collected(storage: Storage, before: RepoInfo, now: RepoInfo) -> bool:
+    """Whether a collection ran since; also if the log was cut since, as only collections do it."""
+    for update in walk_updates(storage, now):
+        if isinstance(update, OpsLogBeyondReach):
+            return True
+        if update.updated_at <= before.latest_updates[0].updated_at:
+            return False
+        if isinstance(update.update_type, GCRanUpdate):
+            return True
+    return True

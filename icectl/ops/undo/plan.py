@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
+from itertools import islice
 
 from icectl.errors import RefNotFoundError, RefusedError, Remedy, UsageError
 from icectl.model.ids import SnapshotId
-from icectl.model.repo import RepoInfo, RepoStatusChangedUpdate, UpdateType
+from icectl.model.repo import GCRanUpdate, RepoInfo, RepoStatusChangedUpdate, UpdateType
 from icectl.ops.ops_log import ListedOperation, list_operation
 from icectl.ops.undo.needed import NeededObjects, find_needed
 from icectl.pipeline.progress import Progress
 from icectl.repository.history import state_of
-from icectl.repository.operations import ParseTime, operations_of
+from icectl.repository.operations import Operations, ParseTime, operations_of
 from icectl.repository.repository import Repository
 from icectl.repository.state_changes import (
     KINDS,
@@ -48,6 +49,8 @@ class UndoPlan:
     updates: tuple[UpdateType, ...]
     """The entries of the ops log, oldest first."""
     needed: NeededObjects
+    collection: int | None
+    """If anything that is needed is missing: the number of the operation that deleted it."""
 
     @property
     def is_empty(self) -> bool:
@@ -105,10 +108,13 @@ def plan_undo(
         _check_part(options.only, found.before, found.after)
         wanted = select_part(wanted, options.only, found.after, found.before)
 
-    def build(info: RepoInfo) -> RepoInfo:
-        return _apply(info, wanted, options)
+    before = f"@{number + len(found.written_together)}"
+    hint = Remedy("undo-later-first", {"before": before})
 
-    return _plan(repository, list_operation(repository, operations, number), build, progress)
+    def build(info: RepoInfo) -> RepoInfo:
+        return _apply(info, wanted, options, hint)
+
+    return _plan(repository, operations, number, build, hint, progress)
 
 
 def plan_restore(
@@ -128,25 +134,32 @@ def plan_restore(
     if options.only is not None:
         _check_part(options.only, target, repository.info)
 
+    hint = Remedy("restore-more")
+
     def build(info: RepoInfo) -> RepoInfo:
         wanted = diff_states(info, target)
         if options.only is not None:
             wanted = select_part(wanted, options.only, info, target)
-        return _apply(info, wanted, options)
+        return _apply(info, wanted, options, hint)
 
-    return _plan(repository, list_operation(repository, operations, number), build, progress)
+    return _plan(repository, operations, number, build, hint, progress)
 
 
-def _apply(info: RepoInfo, wanted: StateChanges, options: UndoOptions) -> RepoInfo:
+def _apply(info: RepoInfo, wanted: StateChanges, options: UndoOptions, hint: Remedy) -> RepoInfo:
     try:
         return apply_changes(info, wanted, undelete_tags=options.undelete_tags)
     except WrittenSinceError as error:
-        error.hint = Remedy("undo-later-first")
+        error.hint = hint
         raise
 
 
 def _plan(
-    repository: Repository, operation: ListedOperation, build: Build, progress: Progress
+    repository: Repository,
+    operations: Operations,
+    number: int,
+    build: Build,
+    hint: Remedy,
+    progress: Progress,
 ) -> UndoPlan:
     before = repository.info
     assert before is not None
@@ -165,10 +178,20 @@ def _plan(
     if problem is not None:
         raise RefusedError(
             f"the ops log has no kinds of operations for this change: {problem}",
-            hint=Remedy("undo-later-first"),
+            hint=hint,
         )
     changes = diff_states(before, after)
-    return UndoPlan(operation, build, before, after, changes, updates, needed)
+    operation = list_operation(repository, operations, number)
+    collection = _find_collection(operations, number) if needed.missing else None
+    return UndoPlan(operation, build, before, after, changes, updates, needed, collection)
+
+
+def _find_collection(operations: Operations, number: int) -> int | None:
+    """The newest garbage collection since the operation."""
+    for newer, update in enumerate(islice(operations, number)):
+        if isinstance(update.update_type, GCRanUpdate):
+            return newer
+    return None
 
 
 def _without(info: RepoInfo, left_out: Set[SnapshotId]) -> RepoInfo:

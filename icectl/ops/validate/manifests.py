@@ -17,27 +17,36 @@ import numpy as np
 
 from icectl.checks import rules
 from icectl.checks.decoding import check_inline
-from icectl.checks.manifest import ArrayUse, ManifestClaim, check_manifest
+from icectl.checks.manifest import ArrayUse, ManifestClaim, check_manifest, check_manifest_size
 from icectl.checks.problem import UNREADABLE, Problem, unreadable
-from icectl.errors import FormatError, ObjectNotFoundError
+from icectl.errors import FormatError, ObjectNotFoundError, StorageError
 from icectl.model.ids import ManifestId, NodeId
 from icectl.model.manifest import Manifest, RefKind
 from icectl.model.snapshot import ArrayNodeData
 from icectl.ops.diff.chunks import ManifestSource, read_chunk_changes
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
 from icectl.ops.validate.findings import Report
-from icectl.ops.validate.metadata import ChangedArrays, Metadata, collect_logged
+from icectl.ops.validate.metadata import (
+    ChangedArrays,
+    Metadata,
+    collect_logged,
+    missing_manifest,
+)
 from icectl.ops.validate.result import CheckedCounts
 from icectl.ops.validate.virtual import SourceUse, find_sources
 from icectl.pipeline.chunk_data import chunk_rows
 from icectl.pipeline.coordinates import CoordinateSet, coordinate_keys
 from icectl.pipeline.engine import REFERENCES, Rows
 from icectl.pipeline.objects import ObjectKind
+from icectl.pipeline.read_ahead import read_in_order
 from icectl.repository.containers import Containers
+from icectl.repository.layout import Layout
 from icectl.repository.repository import Repository
+from icectl.storage.contract import Storage
 
 REFERENCES_REMEMBERED = 1_000_000
 """Of manifests that the next comparison may need again."""
+FEW_REFERENCES = 64
 LONGEST_WAIT_SECONDS = 60.0
 """For another thread, which may have been cancelled."""
 
@@ -78,6 +87,7 @@ class ManifestNote:
     has_long_ids: bool
     """Early generations have ids of 16 bytes, which are not looked for."""
     sources: list[SourceUse]
+    is_missing: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +187,21 @@ class ManifestCache:
         self._held -= self._num_refs.pop(oldest)
 
 
+class FilesInOrder:
+    """Files that are taken in a known order, and read ahead."""
+
+    def __init__(self, storage: Storage, paths: Iterable[str]) -> None:
+        self._files = read_in_order(storage, paths)
+
+    def read(self, path: str) -> bytes:
+        found, data = next(self._files)
+        if found != path:
+            raise AssertionError(f"{path} was taken instead of {found}")
+        if isinstance(data, StorageError):
+            raise data
+        return data
+
+
 @dataclass(frozen=True, slots=True)
 class CheckManifests:
     """Checks manifests and commits; yields notes and the references to chunks."""
@@ -187,6 +212,8 @@ class CheckManifests:
     with_references: bool
     containers: Containers | None
     """Given if the sources of virtual chunks are wanted."""
+    files: FilesInOrder | None = None
+    """Read ahead, in the order of the manifests; given if one thread takes them all."""
     cache: ManifestCache = field(default_factory=ManifestCache)
 
     def __call__(self, batches: Sequence[Batch]) -> Iterator[Any]:
@@ -200,15 +227,19 @@ class CheckManifests:
 
     def _check_manifest(self, item: ManifestItem) -> Iterator[Any]:
         problems: list[Problem] = []
+        is_missing = False
 
         def read() -> Manifest | None:
-            manifest, found = read_and_check(self.repository, item.claim, item.uses)
-            problems.extend(found)
-            return manifest
+            nonlocal is_missing
+            try:
+                return self._read_and_check(item, problems)
+            except ObjectNotFoundError:
+                is_missing = True
+                return None
 
         manifest = self.cache.fill(item.claim.id, read)
         if manifest is None:
-            yield ManifestNote(item.number, None, problems, False, [])
+            yield ManifestNote(item.number, None, problems, False, [], is_missing)
             return
         has_long_ids = False
         for array in manifest.arrays if self.with_references else ():
@@ -219,6 +250,25 @@ class CheckManifests:
                 yield Rows(REFERENCES, chunk_rows(array.refs, item.number, number))
         sources = [] if self.containers is None else find_sources(manifest, self.containers)
         yield ManifestNote(item.number, manifest.num_chunk_refs, problems, has_long_ids, sources)
+
+    def _read_and_check(self, item: ManifestItem, problems: list[Problem]) -> Manifest | None:
+        repository, claim = self.repository, item.claim
+        manifest: Manifest | None
+        try:
+            if not repository.is_writable:
+                manifest = repository.read_manifest(claim.id)
+            else:
+                read = repository.storage.read if self.files is None else self.files.read
+                data = read(claim.path)
+                problems += check_manifest_size(claim, len(data))
+                manifest, found = check_manifest(data, claim, item.uses)
+                problems += found
+        except UNREADABLE as error:
+            problems.append(unreadable(rules.MANIFEST_UNREADABLE, claim.path, error))
+            return None
+        if manifest is not None:
+            problems += check_inline(manifest, claim.path, item.uses)
+        return manifest
 
     def read_manifest(self, manifest_id: ManifestId) -> Manifest:
         """A manifest for the comparison of a commit; `FormatError` if it cannot be read."""
@@ -234,7 +284,9 @@ class CheckManifests:
             return None
 
 
-def report_notes(notes: Iterable[Any], metadata: Metadata, report: Report) -> CheckedCounts:
+def report_notes(
+    notes: Iterable[Any], metadata: Metadata, layout: Layout, report: Report
+) -> CheckedCounts:
     """Report the problems in the notes; return the number of manifests and references."""
     manifests = list(metadata.claims)
     left = set(manifests)
@@ -245,33 +297,16 @@ def report_notes(notes: Iterable[Any], metadata: Metadata, report: Report) -> Ch
             continue
         manifest_id = manifests[note.number]
         left.discard(manifest_id)
-        report.extend(note.problems, metadata.users[manifest_id])
+        users = metadata.users[manifest_id]
+        report.extend(note.problems, users)
+        if note.is_missing:
+            report.add(missing_manifest(layout.manifest(manifest_id), users), users)
         if note.num_chunk_refs is not None:
             num_manifests += 1
             num_chunk_refs += note.num_chunk_refs
     if left:  # for whatever reason: a check that skipped something must not pass
         raise FormatError(f"{len(left)} manifests were not checked, such as {min(left)}")
     return CheckedCounts(manifests=num_manifests, chunk_refs=num_chunk_refs)
-
-
-def read_and_check(
-    repository: Repository, claim: ManifestClaim, uses: Collection[ArrayUse]
-) -> tuple[Manifest | None, list[Problem]]:
-    manifest: Manifest | None
-    problems: list[Problem] = []
-    try:
-        if repository.is_writable:
-            data = repository.storage.read(claim.path)
-            manifest, problems = check_manifest(data, claim, uses)
-        else:
-            manifest = repository.read_manifest(claim.id)
-    except ObjectNotFoundError:
-        return None, []  # the comparison with the listing reports it
-    except UNREADABLE as error:
-        return None, [unreadable(rules.MANIFEST_UNREADABLE, claim.path, error)]
-    if manifest is not None:
-        problems += check_inline(manifest, claim.path, uses)
-    return manifest, problems
 
 
 def find_unlogged(
@@ -291,12 +326,17 @@ def find_unlogged(
         # It existed a moment ago; another gc deletes its snapshot as well.
         yield Problem(rules.LOG_MISSING, error.path, "it went during the validation")
         return
+    num_chunk_refs = {id_: claims[id_].num_chunk_refs for id_ in manifests_of(arrays)}
+    if sum(num_chunk_refs.values()) <= FEW_REFERENCES:
+        arrays = tuple(pair for pair in arrays if not _is_all_logged(manifests, pair, logged))
+        if not arrays:
+            return
     diff = NodeDiff(
         changed.parent_id,
         changed.snapshot_id,
         "content",
         arrays=arrays,
-        num_chunk_refs={id_: claims[id_].num_chunk_refs for id_ in manifests_of(arrays)},
+        num_chunk_refs=num_chunk_refs,
     )
     path = ObjectKind.TRANSACTION_LOG.path(changed.snapshot_id)
     try:
@@ -306,6 +346,26 @@ def find_unlogged(
                 yield Problem(rules.REFERENCE_UNLOGGED, path, f"the chunk {chunk}", changes.path)
     except FormatError:
         pass  # its own check reports the manifest that cannot be read
+
+
+def _is_all_logged(
+    manifests: ManifestSource, pair: ArrayPair, logged: Mapping[NodeId, CoordinateSet]
+) -> bool:
+    """Whether the logs record every chunk of both sides, so that it does not matter which differ.
+
+    For a few references this is much faster than a comparison.
+    """
+    node_id = _node(pair)
+    known = {*map(tuple, logged[node_id].rows().tolist())}
+    try:
+        return all(
+            known.issuperset(map(tuple, array.refs.coordinates.tolist()))
+            for manifest_id in manifests_of([pair])
+            for array in manifests.read_manifest(manifest_id).arrays
+            if array.node_id == node_id
+        )
+    except FormatError:
+        return False
 
 
 def _is_comparable(pair: ArrayPair, claims: Mapping[ManifestId, ManifestClaim]) -> bool:

@@ -96,11 +96,14 @@ def check_metadata(
     progress: Progress,
     *,
     decode: bool = False,
-    with_logs: bool = False,
+    is_deep: bool = False,
 ) -> Metadata:
-    """With `decode`, also collects what is needed to decode chunks; `with_logs` keeps logs."""
-    bytes_to_keep = LOGGED_BYTES_KEPT if with_logs else 0
-    return _Walk(repository, history, report, decode, bytes_to_keep).run(progress)
+    """With `decode`, also collects what is needed to decode chunks.
+
+    With `is_deep`, keeps what logs record, and leaves manifests to those who read them: otherwise a
+    listing shows whether they exist, and their sizes.
+    """
+    return _Walk(repository, history, report, decode, is_deep).run(progress)
 
 
 class _Walk:
@@ -110,13 +113,14 @@ class _Walk:
         history: History,
         report: Report,
         decode: bool,
-        bytes_to_keep: int,
+        is_deep: bool,
     ) -> None:
         self.repository = repository
         self.history = history
         self.report = report
         self.decode = decode
-        self.bytes_to_keep = bytes_to_keep
+        self.is_deep = is_deep
+        self.bytes_to_keep = LOGGED_BYTES_KEPT if is_deep else 0
         self.found = Metadata()
         self.waiting = history.num_children()
         self.tables: dict[SnapshotId, tuple[NodeTable, CheckedNodes]] = {}
@@ -140,7 +144,7 @@ class _Walk:
                     self._check(snapshot_id, data, logs)
                     left.remove(snapshot_id)
                     counter.advance()
-                    if sizes is None and self.found.claims:
+                    if sizes is None and self.found.claims and not self.is_deep:
                         # What snapshots refer to was written before the state was read.
                         sizes = background.submit(self._list_manifests)
             if sizes is not None:
@@ -396,12 +400,15 @@ class _Walk:
             users = self.found.users[manifest_id]
             path = self.repository.layout.manifest(manifest_id)
             if path not in sizes:
-                detail = f"the snapshot {users[-1]} refers to it"
-                self.report.add(missing(path, detail), users)
+                self.report.add(missing_manifest(path, users), users)
                 continue
             size = sizes[path]
             if self.repository.is_writable and size is not None:
                 self.report.extend(check_manifest_size(claim, size), users)
+
+
+def missing_manifest(path: str, users: Sequence[SnapshotId]) -> Problem:
+    return missing(path, f"the snapshot {users[-1]} refers to it")
 
 
 def collect_logged(

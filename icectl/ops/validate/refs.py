@@ -34,7 +34,7 @@ from icectl.repository.backups import is_cleared, made_at, times_of
 from icectl.repository.config import decode_config
 from icectl.repository.history import state_of
 from icectl.repository.layout import CONFIG_PATH, STANDARD
-from icectl.repository.lost_history import find_lost_history
+from icectl.repository.lost_history import find_lost_history, find_protecting
 from icectl.repository.open import open_repository, repository_at
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object
 from icectl.repository.past import Timeline
@@ -109,7 +109,8 @@ def check_ops_log(storage: Storage, info: RepoInfo, report: Report) -> None:
 def _check_lost_history(timeline: Timeline, report: Report) -> None:
     """The backups whose history `repo` does not continue, as far as that matters."""
     # As in gc: unreachable snapshots that `repo` lists are deleted as well.
-    lost = find_lost_history(timeline, state_of(timeline.info).reachable)
+    reachable = state_of(timeline.info).reachable
+    lost = find_lost_history(timeline, reachable)
     for path, error in lost.unreadable.items():
         report.add(unreadable(rules.BACKUP_UNREADABLE, path, error))
     if not lost.backups:
@@ -118,10 +119,11 @@ def _check_lost_history(timeline: Timeline, report: Report) -> None:
     files = {info.path for info in timeline.storage.list(STANDARD.snapshots, with_info=False)}
     there = {id_ for id_ in lost.snapshots if STANDARD.snapshot(id_) in files}
     is_older = newest.newest.updated_at > timeline.updates[0].updated_at
-    if not there and not is_older:
+    protecting = find_protecting(timeline, lost, reachable, there)
+    if not protecting.backups and not is_older:
         return
-    protecting = lost.listing(there).backups
-    path = protecting[0].path if protecting else newest.path
+    there = protecting.snapshots
+    path = protecting.backups[0].path if protecting.backups else newest.path
     relation = "it is older than" if is_older else "the newest of those that it does not lead to is"
     snapshots = "1 snapshot" if len(there) == 1 else f"{len(there):,} snapshots"
     detail = f"{relation} {path}; it and older ones list {snapshots} that no ref leads to"

@@ -110,9 +110,7 @@ def _check_files(
 
     decode = options.level >= Level.DATA and options.decode
     is_deep = options.level >= Level.MANIFESTS or options.open_source is not None
-    metadata = check_metadata(
-        repository, history, report, progress, decode=decode, with_logs=is_deep
-    )
+    metadata = check_metadata(repository, history, report, progress, decode=decode, is_deep=is_deep)
     checked = CheckedCounts(metadata.num_snapshots, metadata.num_logs)
     if not is_deep:
         return checked, LOCAL

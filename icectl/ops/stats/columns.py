@@ -1,12 +1,15 @@
-"""The tables of `stats`, from rows and notes: by array, by ref, by version, and what could go."""
+"""The part of `stats` that needs numpy: rows of chunk objects, and the tables of the result."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from icectl.format.manifest import FewRefs
+from icectl.model.manifest import ArrayManifest, Manifest, RefKind
 from icectl.model.redaction import redact_location
 from icectl.ops.stats.result import (
     ArrayStats,
@@ -21,13 +24,157 @@ from icectl.ops.stats.summing import (
     NATIVE,
     VIRTUAL,
     ManifestNote,
+    SumManifests,
     mask_names,
     mask_words,
 )
-from icectl.ops.stats.usage import Usage
-from icectl.pipeline.engine import Columns
+from icectl.ops.stats.usage import ManifestUse, Usage
+from icectl.pipeline.engine import Columns, Rows
+from icectl.pipeline.id_columns import BLOCK, id_columns
+from icectl.pipeline.locations import number_locations
 
 Values = NDArray[np.int64]
+_LOCATION = np.dtype([("high", "<u8"), ("low", "<u8"), ("container", "<u8")])
+_MIXER = np.uint64(0x9E3779B97F4A7C15)
+_LARGEST = 2**63 - 1
+
+
+def rows_of_few(
+    plan: SumManifests, few: Sequence[tuple[ManifestUse, FewRefs]]
+) -> Iterator[Rows | ManifestNote]:
+    """One block of rows for many small manifests."""
+    ids: list[bytes] = []
+    lengths: list[int] = []
+    uses: list[tuple[ManifestUse, int, int]] = []
+    for use, refs in few:
+        inline = []
+        total = 0
+        for array in refs.arrays:
+            place = plan.place(array.node_id)
+            if array.num_inline:
+                inline.append((place, array.num_inline, array.inlined_bytes))
+            if array.chunk_ids:
+                ids += array.chunk_ids
+                lengths += array.lengths
+                uses.append((use, place, len(array.lengths)))
+            total += sum(array.lengths) + array.inlined_bytes
+        yield ManifestNote(use.number, min(total, _LARGEST), inline, {})
+    if ids:
+        yield _native_rows(
+            plan,
+            np.frombuffer(b"".join(ids), np.uint8).reshape(-1, 12),
+            np.array(lengths, np.uint64),
+            uses,
+        )
+
+
+def manifest_rows(
+    plan: SumManifests, use: ManifestUse, manifest: Manifest
+) -> Iterator[Rows | ManifestNote]:
+    inline = []
+    containers: dict[int, tuple[str, bool]] = {}
+    total = 0
+    for array in manifest.arrays:
+        place = plan.place(array.node_id)
+        refs = array.refs
+        is_inline = refs.kind == RefKind.INLINE
+        if is_inline.any():
+            size = int(refs.content.length[is_inline].sum(dtype=np.uint64))
+            inline.append((place, int(is_inline.sum()), size))
+            total += size
+        native = refs.kind == RefKind.NATIVE
+        chosen = slice(None) if native.all() else native
+        lengths = refs.length[chosen]
+        total += int(lengths.sum())
+        if len(lengths):
+            yield _native_rows(plan, refs.chunk_id[chosen], lengths, [(use, place, len(lengths))])
+        for rows in _virtual_rows(plan, use, place, manifest, array):
+            if rows.table == VIRTUAL:
+                total += int(rows.columns["length"].sum())
+            else:
+                keys = set(rows.columns["container"].tolist())
+                containers |= {key: plan.locations.containers[key] for key in keys}
+            yield rows
+    yield ManifestNote(use.number, min(total, _LARGEST), inline, containers)  # damaged lengths
+
+
+def _native_rows(
+    plan: SumManifests,
+    ids: NDArray[np.uint8],
+    lengths: NDArray[np.uint64],
+    uses: Sequence[tuple[ManifestUse, int, int]],
+) -> Rows:
+    high, low = _id_parts(ids)
+    return Rows(NATIVE, {"high": high, "low": low, "length": lengths, **_values(plan, uses)})
+
+
+def _id_parts(
+    ids: NDArray[np.uint8],
+) -> tuple[NDArray[np.uint64], NDArray[np.unsignedinteger[Any]]]:
+    if ids.shape[1] == 12:
+        columns = id_columns(ids)
+        return columns.high, columns.low
+    # Early generations had ids of 16 bytes.
+    parts = np.ascontiguousarray(ids).view(">u8").reshape(-1, 2).astype(np.uint64)
+    return parts[:, 0], parts[:, 1]
+
+
+def _virtual_rows(
+    plan: SumManifests, use: ManifestUse, place: int, manifest: Manifest, array: ArrayManifest
+) -> Iterator[Rows]:
+    """The files of an array, then the ranges in them."""
+    found = number_locations(manifest, array.refs)
+    if not found.locations:
+        return
+    keys = b"".join([plan.locations.find(one, plan.containers) for one in found.locations])
+    files = np.frombuffer(keys, _LOCATION)
+    yield Rows(FILES, {name: files[name].astype(np.uint64) for name in _LOCATION.fields or ()})
+    offset, length = (column[found.rows] for column in (array.refs.offset, array.refs.length))
+    columns: Columns = {
+        "high": _mix(files["high"][found.numbers], offset, length),
+        "low": _mix(files["low"][found.numbers], length, offset),
+        "length": length,
+        "container": files["container"][found.numbers],
+    }
+    yield Rows(VIRTUAL, columns | _values(plan, [(use, place, len(length))]))
+
+
+def _mix(
+    location: NDArray[np.uint64], offset: NDArray[np.uint64], length: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    """A key of 8 bytes; for one location, different offsets of a length have different keys.
+
+    Overwrites `location`, block by block: temporary arrays of a million rows would determine the
+    peak memory, and the time.
+    """
+    for first in range(0, len(location), BLOCK):
+        rows = slice(first, first + BLOCK)
+        key = location[rows]
+        key ^= offset[rows]
+        key *= _MIXER
+        key ^= key >> np.uint64(32)
+        key ^= length[rows]
+        key *= _MIXER
+        key ^= key >> np.uint64(29)
+    return location
+
+
+def _values(plan: SumManifests, uses: Sequence[tuple[ManifestUse, int, int]]) -> Columns:
+    """The columns of the breakdown, for an array's number of rows in each manifest."""
+    counts = np.array([count for _, _, count in uses], np.intp)
+
+    def column(values: list[int], type_: type[np.generic]) -> NDArray[Any]:
+        return np.repeat(np.array(values, type_), counts)
+
+    values: Columns = {"array": column([place for _, place, _ in uses], np.int32)}
+    if plan.breakdown.by_snapshot:
+        values["first"] = column([use.first for use, _, _ in uses], np.int32)
+        values["last"] = column([use.last for use, _, _ in uses], np.int32)
+    names = mask_names(plan.breakdown.num_masks)
+    words = [mask_words(use.mask, len(names)) for use, _, _ in uses]
+    for number, name in enumerate(names):
+        values[name] = column([of_use[number] for of_use in words], np.uint64)
+    return values
 
 
 class Totals:
@@ -38,9 +185,12 @@ class Totals:
         usage: Usage,
         notes: Iterable[ManifestNote],
         tables: Mapping[str, Columns],
+        refs: Sequence[tuple[str, str]],
         num_masks: int,
     ) -> None:
+        """`refs` has kind and name of the ref behind each bit of a mask."""
         self._usage = usage
+        self._refs = refs
         self._native, self._virtual = tables[NATIVE], tables[VIRTUAL]
         self._files = tables[FILES]
         self._words = mask_names(num_masks)
@@ -51,12 +201,15 @@ class Totals:
         self._inline_of = np.zeros((num_manifests, 2), np.int64)
         self._bytes_of = np.zeros(num_manifests, np.int64)
         self._containers: dict[int, tuple[str, bool]] = {}
+        inline: list[tuple[int, int, int, int]] = []
         for note in notes:
             self._bytes_of[note.number] = note.bytes
             self._containers |= note.containers
-            for place, count, size in note.inline:
-                self._inline[place] += (count, size)
-                self._inline_of[note.number] += (count, size)
+            inline += [(note.number, *sums) for sums in note.inline]
+        if inline:
+            rows = np.array(inline, np.int64)
+            np.add.at(self._inline_of, rows[:, 0], rows[:, 2:])
+            np.add.at(self._inline, rows[:, 1], rows[:, 2:])
 
     def bytes(self) -> tuple[int, int, int]:
         return (
@@ -103,7 +256,7 @@ class Totals:
         masks = self._masks()
         return tuple(
             RefStats(name, *self._ref(masks, bit))
-            for bit, (of, name) in enumerate(self._usage.refs)
+            for bit, (of, name) in enumerate(self._refs)
             if of == kind
         )
 
@@ -113,7 +266,7 @@ class Totals:
         for part in (self._native, self._virtual):
             mask = np.array([part[name] for name in self._words], np.uint64)
             found.append((mask, part["length"], _counts(part)))
-        uses = self._usage.manifests.values()
+        uses = self._usage.manifests
         words = [mask_words(use.mask, len(self._words)) for use in uses]
         inline = np.array(words, np.uint64).reshape(len(self._inline_of), len(self._words)).T
         return [*found, (inline, self._inline_of[:, 1], self._inline_of[:, 0])]
@@ -125,7 +278,7 @@ class Totals:
         word, value = bit // BITS, np.uint64(1 << bit % BITS)
         own = np.zeros((len(self._words), 1), np.uint64)
         own[word] = value
-        all_refs = (1 << len(self._usage.refs)) - 1
+        all_refs = (1 << len(self._refs)) - 1
         of_refs = np.array([mask_words(all_refs, len(self._words))], np.uint64).T
         total = alone = count = 0
         for mask, lengths, counts in masks:
@@ -139,7 +292,7 @@ class Totals:
         """Newest first."""
         size = len(self._usage.snapshots)
         own, new = np.zeros(size, np.int64), np.zeros(size, np.int64)
-        uses = self._usage.manifests.values()
+        uses = self._usage.manifests
         inline = {
             "first": np.array([use.first for use in uses], np.intp),
             "last": np.array([use.last for use in uses], np.intp),
@@ -168,13 +321,11 @@ class Totals:
 
     def freed(self, num_snapshots: int) -> FreedStats:
         """What lacks the bit behind those of the refs: no version that stays needs it."""
-        bit = len(self._usage.refs)
+        bit = len(self._refs)
         word, value = bit // BITS, np.uint64(1 << bit % BITS)
         native = self._native
         gone = (native[f"mask_{word}"] & value) == 0
-        manifests = [
-            use.size_bytes for use in self._usage.manifests.values() if not use.mask >> bit & 1
-        ]
+        manifests = [use.size_bytes for use in self._usage.manifests if not use.mask >> bit & 1]
         return FreedStats(
             num_snapshots,
             len(manifests),
