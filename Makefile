@@ -5,7 +5,8 @@ PYTHON ?= $(shell bash tests/newest-python.sh)
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-WORKERS ?= 2
+# One more than there are cores: many tests wait for servers and other processes.
+WORKERS ?= 3
 
 .PHONY: demo test test-all bench lint generate picture readme readme-benchmarks requirements clean
 

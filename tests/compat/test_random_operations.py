@@ -455,7 +455,10 @@ def walk(where: Path, seed: int, spec_version: int, icectl: Icectl, steps: int =
         raise
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    "seed",
+    [seed if seed < 10 else pytest.param(seed, marks=pytest.mark.slow) for seed in range(20)],
+)
 @pytest.mark.parametrize("spec_version", [1, 2])
 def test_random_operations(tmp_path: Path, icectl: Icectl, spec_version: int, seed: int) -> None:
     walk(tmp_path / "repo", seed, spec_version, icectl)

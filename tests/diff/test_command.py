@@ -345,26 +345,26 @@ def test_fallback_is_said(diff: Icectl, repository: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
+    ("arguments", "code", "named"),
     [
-        ([], 2, "diff needs a version"),
-        (["main", "--commit", "main"], 2, "--commit cannot be combined"),
-        (["--merge-base", "--commit", "main"], 2, "--commit cannot be combined"),
-        (["START", "--stat", "--chunks"], 2, "only one of --chunks, --stat and --name-only"),
-        (["START", "MAIN", "SIDE"], 2, "unexpected extra argument"),
-        (["mian"], 12, "there is no branch, tag or snapshot mian"),
-        (["main", "sied"], 12, "there is no branch, tag or snapshot sied"),
-        (["main~9"], 12, "main has fewer than 9 ancestors"),
-        (["--commit", "ROOT"], 12, "is the first snapshot of the repository"),
-        (["./somewhere"], 2, "./somewhere is a location"),
+        ([], 2, ""),
+        (["main", "--commit", "main"], 2, "--commit"),
+        (["--merge-base", "--commit", "main"], 2, "--commit"),
+        (["START", "--stat", "--chunks"], 2, "--stat"),
+        (["START", "MAIN", "SIDE"], 2, ""),
+        (["mian"], 12, "mian"),
+        (["main", "sied"], 12, "sied"),
+        (["main~9"], 12, "main"),
+        (["--commit", "ROOT"], 12, "ROOT"),
+        (["./somewhere"], 2, "./somewhere"),
         (["START", "--path", "/zzz"], 12, "`icectl ls MAIN"),
     ],
 )
-def test_wrong_input(diff: Icectl, arguments: list[str], code: int, message: str) -> None:
-    outcome = diff(*arguments)
+def test_wrong_input(diff: Icectl, arguments: list[str], code: int, named: str) -> None:
+    outcome = diff(*arguments, "--json")
     assert (outcome.code, outcome.out) == (code, "")
-    assert message in outcome.err
-    assert "Traceback" not in outcome.err
+    assert outcome.error["kind"] == {2: "usage", 12: "ref_not_found"}[code]
+    assert named in f"{outcome.error['message']} {outcome.error['hint']}"
     as_json = diff(*arguments, "--json")
     assert as_json.code == code
     assert as_json.error["exit_code"] == code
@@ -408,8 +408,7 @@ def test_manifests_that_take_long_are_read_only_when_asked(
         manifest.unlink()
     outcome = diff("START")
     assert outcome.code == 0
-    assert "~ temperature  4 chunks written" in outcome.out
-    assert outcome.out.splitlines()[-1].endswith(", 6 chunks written")
+    assert "4 chunks" in outcome.out and "6 chunks" in outcome.out.splitlines()[-1]
     assert sum(one["num_chunks"] for one in as_json["updated_chunks"]) == 6
     assert diff("START", "--exit-code", "--quiet").code == 3
     for option in ("--stat", "--chunks", "--json", "--jsonl"):

@@ -139,16 +139,19 @@ def check_damage(file: Path, count: int) -> None:
             assert refused, f"mutation {number} of {file.name}: {columns}, as objects {snapshot}"
 
 
+@pytest.mark.parametrize(
+    "count", [MUTATIONS // 4, pytest.param(5 * MUTATIONS, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("spec_version", [1, 2])
 def test_damage_is_refused_as_by_the_object_decoder(
-    spec_version: int, tmp_path_factory: pytest.TempPathFactory
+    spec_version: int, count: int, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     from tests.official import build_zoo, built
 
     zoo = built(tmp_path_factory, build_zoo, spec_version)
     largest = sorted(snapshot_files(zoo), key=lambda file: -file.stat().st_size)
     for file in largest[:3]:
-        check_damage(file, MUTATIONS)
+        check_damage(file, count)
 
 
 @pytest.mark.slow

@@ -134,7 +134,7 @@ def test_writers_that_are_always_faster(
     mine = copied(built(tmp_path_factory, messy_repository, 2), tmp_path / "repo")
     before, copies = files(mine), len(list((mine / "overwritten").iterdir()))
     storage = busy(mine, "put_if_match", "repo")
-    with pytest.raises(ConflictError, match="changed by others 5 times in a row") as caught:
+    with pytest.raises(ConflictError) as caught:
         collect(storage)
     assert caught.value.exit_code == 11
     assert "nothing was changed" in str(caught.value.hint)
@@ -153,7 +153,7 @@ def test_max_runtime_ends_a_race_that_is_always_lost(
     mine = copied(built(tmp_path_factory, messy_repository, 2), tmp_path / "repo")
     before = files(mine)
     started = time.monotonic()
-    with pytest.raises(OutOfTimeError, match="before anything was deleted"):
+    with pytest.raises(OutOfTimeError):
         collect_garbage(
             busy(mine, "put_if_match", "repo"),
             GcOptions(cutoff=now()),

@@ -9,9 +9,12 @@ import signal
 import subprocess
 import sys
 import tempfile
+import traceback
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 CPU_SECONDS = 10
 RESIDENT_BYTES = 512 * 2**20
@@ -19,6 +22,14 @@ WALL_SECONDS = 300
 """Far more than the work needs: a loaded machine says nothing about the code."""
 ADDRESS_SPACE = 6 * 2**30
 """Keeps a failing test from taking all memory of the machine."""
+
+
+PRELOADED = (
+    "icectl.cli.main",
+    *(f"icectl.cli.commands.{name}" for name in ("diff", "gc", "inspect_file", "log", "validate")),
+    *("icectl.ops.gc.run", "icectl.ops.stats.run", "icectl.ops.validate.run"),
+    *("icectl.storage.local", "numpy", "zarr"),
+)
 
 
 @dataclass(frozen=True)
@@ -39,53 +50,66 @@ class Measured:
 
 
 def run_measured(*arguments: str, home: Path) -> Measured:
-    environ = {
-        "PATH": os.environ["PATH"],
-        "HOME": str(home),
-        "ICECTL_CONFIG": str(home / "config.toml"),
-        "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
-        # Reservations of address space by idle threads of libraries say nothing.
-        "OPENBLAS_NUM_THREADS": "1",
-    }
-    with (
-        tempfile.TemporaryFile() as out,
-        tempfile.TemporaryFile() as err,
-        tempfile.NamedTemporaryFile(dir=home) as usage,
-    ):
-        subprocess.run(
-            [sys.executable, __file__, usage.name, *arguments],
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            timeout=WALL_SECONDS,
-            check=True,
-        )
-        code, cpu_seconds, resident_bytes = json.loads(usage.read())
-        out.seek(0)
-        err.seek(0)
-        return Measured(
-            code,
-            out.read().decode(errors="replace"),
-            err.read().decode(errors="replace"),
-            cpu_seconds,
-            resident_bytes,
-        )
+    with tempfile.TemporaryDirectory(dir=home) as directory:
+        out, err = Path(directory, "out"), Path(directory, "err")
+        order = {"arguments": arguments, "home": str(home), "out": str(out), "err": str(err)}
+        server = _server()
+        assert server.stdin is not None and server.stdout is not None
+        server.stdin.write(json.dumps(order) + "\n")
+        server.stdin.flush()
+        code, cpu_seconds, resident_bytes = json.loads(server.stdout.readline())
+        texts = [path.read_bytes().decode(errors="replace") for path in (out, err)]
+    return Measured(code, *texts, cpu_seconds, resident_bytes)
 
 
-def main(usage_file: str, *arguments: str) -> None:
-    """Between the tests and icectl: a process counts the memory of the one that it forked from."""
-    child = os.fork()
-    if not child:
-        _limit()
-        os.execv(sys.executable, [sys.executable, "-m", "icectl.cli.main", *arguments])
-    _, status, usage = os.wait4(child, 0)
-    measured = (
-        os.waitstatus_to_exitcode(status),
-        usage.ru_utime + usage.ru_stime,
-        usage.ru_maxrss * 1024,
+@cache
+def _server() -> subprocess.Popen[str]:
+    """A process that has imported icectl and forks for each command, until this one ends.
+
+    A process counts the memory of the one that it forked from, so it is not this one.
+    """
+    # Reservations of address space by idle threads of libraries say nothing.
+    environ = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-m", __name__],
+        env=environ,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
     )
-    Path(usage_file).write_text(json.dumps(measured))
+
+
+def serve() -> None:
+    for name in PRELOADED:
+        import_module(name)
+    for line in sys.stdin:
+        order = json.loads(line)
+        child = os.fork()
+        if not child:
+            _run(**order)
+        _, status, usage = os.wait4(child, 0)
+        measured = (
+            os.waitstatus_to_exitcode(status),
+            usage.ru_utime + usage.ru_stime,
+            usage.ru_maxrss * 1024,
+        )
+        print(json.dumps(measured), flush=True)
+
+
+def _run(arguments: list[str], home: str, out: str, err: str) -> NoReturn:
+    from icectl.cli.main import main
+
+    _limit()
+    for number, name in enumerate((os.devnull, out, err)):
+        os.dup2(os.open(name, os.O_RDWR | os.O_CREAT), number)
+    os.environ.clear()
+    os.environ.update(PATH=os.defpath, HOME=home, ICECTL_CONFIG=f"{home}/config.toml")
+    sys.argv[1:] = arguments
+    try:
+        main()
+    except BaseException:
+        traceback.print_exc()
+    os._exit(1)
 
 
 def _limit() -> None:
@@ -103,4 +127,4 @@ def require_harmless(done: Measured, what: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    serve()

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.engines.fixtures import QUICK_JAVA
 from tests.servers.processes import free_port, running, wait_for_port
 
 MASTER = "org.apache.spark.deploy.master.Master"
@@ -31,6 +32,7 @@ def spark_environment(directory: Path) -> Iterator[None]:
     os.environ.update(
         PYSPARK_PYTHON=sys.executable,
         SPARK_LOCAL_IP="127.0.0.1",
+        SPARK_DAEMON_JAVA_OPTS=QUICK_JAVA,
         SPARK_LOG_DIR=str(directory),
         SPARK_LOCAL_DIRS=str(directory),
         SPARK_WORKER_DIR=str(directory),

@@ -21,7 +21,6 @@ from icectl.errors import (
     ObjectNotFoundError,
     PreconditionFailedError,
     RefusedError,
-    Remedy,
     StorageError,
     ThrottledError,
 )
@@ -30,7 +29,8 @@ from icectl.storage import object_store
 from icectl.storage.contract import ListingShard, Storage
 from icectl.storage.open import open_storage
 from icectl.storage.sharded_listing import list_columns_sharded
-from tests.patience import interrupt
+from tests.failures import raises
+from tests.patience import assert_within, interrupt
 from tests.servers.azure import ACCOUNT_KEY, AzureServer
 from tests.servers.gcs import FORBIDDEN_BUCKET, PRIVATE_BUCKET, GcsServer
 from tests.servers.proxy import Faults
@@ -314,10 +314,9 @@ class TestPermissions:
             lambda: reader.put_if_absent("b", b"1"),
             reader.ensure_conditional_writes,
         ):
-            with pytest.raises(StorageError, match="refused access to") as caught:
+            with raises(StorageError, remedy="check-aws-credentials") as caught:
                 refused()
             assert caught.value.exit_code == 14
-            assert caught.value.hint == Remedy("check-aws-credentials")
         outcome = dict(reader.delete_many(["a", "b"]))
         assert all(isinstance(error, StorageError) for error in outcome.values())
         assert reader.read("a") == b"1"
@@ -328,7 +327,7 @@ class TestPermissions:
         for key, value in seaweedfs_server.environment.items():
             monkeypatch.setenv(key, value)
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "my-wrong-secret")
-        with pytest.raises(StorageError, match="refused access") as caught:
+        with raises(StorageError, remedy="check-aws-credentials") as caught:
             open_storage(f"s3://{seaweedfs_server.bucket}/x").read("a")
         assert "my-wrong-secret" not in f"{caught.value} {caught.value.hint} {caught.value!r}"
 
@@ -340,9 +339,9 @@ class TestPermissions:
         monkeypatch.delenv("AWS_ACCESS_KEY_ID")
         monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
         location = f"s3://{seaweedfs_server.bucket}/x"
-        with pytest.raises(StorageError, match="no credentials found"):
+        with raises(StorageError, remedy="check-aws-credentials"):
             open_storage(location).read("a")
-        with pytest.raises(StorageError, match="refused access"):
+        with raises(StorageError, remedy="check-aws-credentials"):
             open_storage(location, {"anonymous": "true"}).read("a")
 
     def test_a_profile(
@@ -363,7 +362,7 @@ class TestPermissions:
         assert list(open_storage(location, {"profile": "keeper"}).list("")) == []
         monkeypatch.setenv("AWS_PROFILE", "keeper")
         assert list(open_storage(location).list("")) == []
-        with pytest.raises(StorageError, match="profile"):
+        with raises(StorageError, remedy="check-aws-profile"):
             list(open_storage(location, {"profile": "nobody"}).list(""))
 
     def test_a_forbidden_gcs_bucket(
@@ -372,10 +371,9 @@ class TestPermissions:
         for key, value in gcs_server.environment.items():
             monkeypatch.setenv(key, value)
         storage = open_storage(f"gs://{FORBIDDEN_BUCKET}/x")
-        with pytest.raises(StorageError, match="refused access to a") as caught:
+        with raises(StorageError, remedy="check-google-credentials"):
             storage.read("a")
-        assert caught.value.hint == Remedy("check-google-credentials")
-        with pytest.raises(StorageError, match="refused access"):
+        with raises(StorageError, remedy="check-google-credentials"):
             storage.ensure_conditional_writes()
 
     def test_a_service_account(
@@ -384,7 +382,7 @@ class TestPermissions:
         for key, value in gcs_server.environment.items():
             monkeypatch.setenv(key, value)
         location = f"gs://{PRIVATE_BUCKET}/x"
-        with pytest.raises(StorageError, match=r"refused access to a \(Unauthorized\)"):
+        with raises(StorageError, remedy="check-google-credentials"):
             open_storage(location).read("a")
         key_file = gcs_server.write_service_account(tmp_path)
         assert list(open_storage(location, {"credentials_file": str(key_file)}).list("")) == []
@@ -438,6 +436,7 @@ class TestPermissions:
 
 def test_a_bucket_in_another_region_is_left_to_botocore(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which finds the region; that needs the real servers of Amazon."""
+    monkeypatch.setattr("icectl.storage.retry.FIRST_DELAY", 0.001)
     agents: list[str] = []
 
     class Elsewhere(BaseHTTPRequestHandler):
@@ -500,9 +499,8 @@ class TestAzure:
             ("AZURE_STORAGE_SAS_TOKEN", "?sv=2021-12-02&sig=aHVudGVyMg%3D"),
         ):
             monkeypatch.setenv(name, value)
-            with pytest.raises(StorageError, match="refused access") as caught:
+            with raises(StorageError, remedy="check-azure-credentials") as caught:
                 open_storage(f"az://{account.bucket}/x").read("a")
-            assert caught.value.hint == Remedy("check-azure-credentials")
             assert "aHVudGVyMg" not in f"{caught.value} {caught.value.hint} {caught.value!r}"
             monkeypatch.delenv(name)
 
@@ -514,18 +512,18 @@ class TestAzure:
             lambda: storage.put_if_absent("repo", b""),
             storage.ensure_conditional_writes,
         ):
-            with pytest.raises(StorageError, match=r"bucket .* does not exist"):
+            with pytest.raises(StorageError, match="no-such-container"):
                 refused()
 
     def test_settings_that_cannot_work(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME")
-        with pytest.raises(StorageError, match="storage account is not known"):
+        with raises(StorageError, remedy="name-azure-account"):
             open_storage("az://container/x").read("a")
         options = {"account": "x", "endpoint_url": "http://storage.invalid"}
-        with pytest.raises(RefusedError, match="unencrypted"):
+        with raises(RefusedError, remedy="use-https-or-anonymous"):
             open_storage("az://container/x", options).read("a")
         options = {"account": "x", "endpoint_url": "http://127.0.0.1:1", "anonymous": "true"}
-        with pytest.raises(StorageError, match=r"no connection .* connection refused"):
+        with pytest.raises(StorageError, match="connection refused"):
             open_storage("az://container/x", options).read("a")
 
 
@@ -537,11 +535,9 @@ class TestWrongPlaces:
         monkeypatch.setenv("GCE_METADATA_HOST", "127.0.0.1:1")
         options = {"endpoint_url": "http://127.0.0.1:1", "anonymous": "true"}
         began = time.monotonic()
-        with pytest.raises(
-            StorageError, match=r"no connection to the server of .*://bucket: connection refused"
-        ) as caught:
+        with pytest.raises(StorageError, match=r"bucket.*connection refused") as caught:
             open_storage(f"{scheme}://bucket/prefix", options).read("repo")
-        assert time.monotonic() - began < 60  # the libraries would try for minutes
+        assert_within(60, began)  # the libraries would try for minutes
         assert caught.value.exit_code == 14 and caught.value.hint
 
     @pytest.mark.parametrize("name", backends("seaweedfs", "moto", "gcs"))
@@ -555,7 +551,7 @@ class TestWrongPlaces:
                 storage.ensure_conditional_writes,
             ]
         for refused in requests:
-            with pytest.raises(StorageError, match=r"bucket .* does not exist") as caught:
+            with pytest.raises(StorageError, match="no-such-bucket") as caught:
                 refused()
             assert not isinstance(caught.value, ObjectNotFoundError | PreconditionFailedError)
 
@@ -565,7 +561,7 @@ class TestWrongPlaces:
         for key, value in rclone_server.environment.items():
             monkeypatch.setenv(key, value)
         storage = open_storage(f"s3://{rclone_server.bucket}/x")
-        with pytest.raises(RefusedError, match="does not honour conditional writes") as caught:
+        with pytest.raises(RefusedError) as caught:
             storage.ensure_conditional_writes()
         assert caught.value.exit_code == 16
         assert list(storage.list("")) == []
