@@ -67,6 +67,7 @@ def plan_gc(
     known_missing: frozenset[str] = frozenset(),
     abandon_history: Collection[str] = (),
     choose_engine: ChooseEngine = local_engine,
+    lists_chunks_early: bool = True,
     progress: Progress | None = None,
 ) -> GcPlan:
     """Plan to delete objects created before `cutoff` (storage's clock) that no version needs."""
@@ -76,6 +77,8 @@ def plan_gc(
     with Listings(storage, progress) as listings, _in_background() as background:
         for kind in (ObjectKind.SNAPSHOT, ObjectKind.MANIFEST, ObjectKind.TRANSACTION_LOG):
             listings.begin(kind)
+        if lists_chunks_early:
+            listings.begin(ObjectKind.CHUNK)
         reading = background.submit(read_provenance, repository, known_missing, abandon_history)
         try:
             snapshots = find_kept_snapshots(repository, listings, cutoff, progress)
