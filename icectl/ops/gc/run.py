@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from icectl.errors import ConflictError, FormatError, IcectlError, StorageError
 from icectl.ops.gc.backups import BackupPlan, plan_backups
 from icectl.ops.gc.execute import Deleted, VoidPlanError, execute_gc
-from icectl.ops.gc.plan import GcPlan, plan_gc
-from icectl.ops.gc.protect import protect_usable
+from icectl.ops.gc.plan import GcPlan, plan_gc, protect_usable
 from icectl.ops.gc.safeguards import (
     MaxDelete,
     check_backups_cutoff,
