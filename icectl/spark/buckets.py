@@ -7,7 +7,7 @@ of the same bucket to one task, which compares them as the local engine does.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,9 +21,12 @@ from icectl.pipeline.id_columns import IdSet, sort_order
 from icectl.pipeline.listings import Listing
 from icectl.pipeline.objects import ObjectKind
 
-ROWS_PER_BUCKET = 500_000
-FEWEST_BUCKETS = 16
+REFERENCES_PER_BUCKET = 250_000
+FEWEST_BUCKETS = 64
+"""There may be far more objects than references to them."""
 MOST_BUCKETS = 4096
+MOST_ROWS = 2**20
+"""Ids that are packed together: a row of Spark must not become too large."""
 LISTED = {"size": "int64", "created_at": "int64"}
 """The columns of listed objects, which not every storage lists."""
 
@@ -35,8 +38,8 @@ class Buckets:
     """The value columns of references."""
 
     @classmethod
-    def for_rows(cls, num_expected: int, table: Table) -> Buckets:
-        count = num_expected // ROWS_PER_BUCKET
+    def for_references(cls, num_expected: int, table: Table) -> Buckets:
+        count = num_expected // REFERENCES_PER_BUCKET
         return cls(max(FEWEST_BUCKETS, min(count, MOST_BUCKETS)), table)
 
     @property
@@ -49,8 +52,14 @@ class Buckets:
         columns = "".join(f", `{name}` binary" for name in self._types)
         return f"bucket int, is_listed boolean, foreign string{columns}"
 
-    def pack(self, columns: Columns, *, is_listed: bool) -> Any:
-        """A row for each bucket that some of the ids are in."""
+    def pack(self, columns: Columns, *, is_listed: bool) -> Iterator[Any]:
+        """Rows for the buckets that some of the ids are in."""
+        for start in range(0, len(columns["high"]), MOST_ROWS):
+            rows = slice(start, start + MOST_ROWS)
+            some = {name: column[rows] for name, column in columns.items()}
+            yield self._pack(some, is_listed=is_listed)
+
+    def _pack(self, columns: Columns, *, is_listed: bool) -> Any:
         numbers = self._number(columns["high"], columns["low"])
         counts = np.bincount(numbers, minlength=self.count)
         used = np.flatnonzero(counts)

@@ -96,7 +96,7 @@ class SparkEngine:
     ) -> Comparison:
         assert isinstance(references, SparkScan) and isinstance(listed, SparkListed)
         schema = references.schema
-        buckets = Buckets.for_rows(references.num_expected, schema.tables[REFERENCES])
+        buckets = Buckets.for_references(references.num_expected, schema.tables[REFERENCES])
         shards = Source(
             self._spark,
             listed.shards,

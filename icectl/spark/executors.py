@@ -53,8 +53,8 @@ NOTE_SQL = "note binary"
 
 FOREIGN_NAME, NUM_LISTED, NUM_MATCHED, UNREFERENCED, ABSENT, WRONG_SIZE = range(6)
 """The kinds of rows of a comparison."""
-ROWS_AT_ONCE = 2**19
-"""Rows of a DataFrame that are packed together; Spark passes 10,000 at a time."""
+BATCHES_AT_ONCE = 50
+"""Batches of rows that are packed together; each has at most 10,000 by default."""
 LISTING_PARTS = 32
 """Parts of a listing that are packed together; each has about a page of names."""
 
@@ -101,16 +101,16 @@ def pack_references(work: Work, buckets: Buckets, batches: Batches) -> Iterator[
     """The references of units of work, in buckets."""
     for items in read_values(batches):
         scan = LocalEngine().scan(replace(work, items=items), Progress())
-        yield buckets.pack(scan.columns(REFERENCES), is_listed=False)
+        yield from buckets.pack(scan.columns(REFERENCES), is_listed=False)
 
 
 def pack_rows(schema: RowSchema, buckets: Buckets, batches: Batches) -> Iterator[Any]:
     """References that are rows of a DataFrame, in buckets."""
-    for some in in_batches(batches, -(-ROWS_AT_ONCE // 10_000)):
+    for some in in_batches(batches, BATCHES_AT_ONCE):
         rows = pa.Table.from_batches(some)
         ids = batch_ids(rows)
         columns: Columns = {"high": ids.high, "low": ids.low, **schema.read(REFERENCES, rows)}
-        yield buckets.pack(columns, is_listed=False)
+        yield from buckets.pack(columns, is_listed=False)
 
 
 def list_shards(
@@ -119,7 +119,7 @@ def list_shards(
     """The listed objects, in buckets, and foreign names."""
     for shard in read_values(batches):
         for parts in in_batches(read_listing_parts(storage, kind, shard), LISTING_PARTS):
-            yield buckets.pack(_listed_columns(parts), is_listed=True)
+            yield from buckets.pack(_listed_columns(parts), is_listed=True)
             yield buckets.pack_foreign([path for part in parts for path in part.foreign])
 
 
