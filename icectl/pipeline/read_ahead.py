@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from itertools import islice
 from typing import TypeVar
@@ -15,6 +15,8 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 AHEAD = 16
+LOCAL_THREADS = 4
+LOCAL_BATCH = 32
 BYTES_AHEAD = 256 << 20
 """Of `read_in_order`: about so much was read and is not yet taken."""
 
@@ -49,30 +51,40 @@ def read_in_order(
 
     The number of requests ahead follows the size of the files, so that memory is bounded.
     """
-    most = READS_IN_FLIGHT if storage.is_object_store else AHEAD
+    is_remote = storage.is_object_store
+    most = READS_IN_FLIGHT if is_remote else LOCAL_THREADS * LOCAL_BATCH
     bound, typical = AHEAD, 0.0
 
-    def read(path: str) -> bytes | StorageError:
-        try:
-            return storage.read(path)
-        except StorageError as error:
-            return error
+    def read(batch: Sequence[str]) -> list[tuple[str, bytes | StorageError]]:
+        found: list[tuple[str, bytes | StorageError]] = []
+        for path in batch:
+            try:
+                found.append((path, storage.read(path)))
+            except StorageError as error:
+                found.append((path, error))
+        return found
 
     source = iter(paths)
-    pool = ThreadPoolExecutor(most, thread_name_prefix="icectl-read")
-    pending: deque[tuple[str, Future[bytes | StorageError]]] = deque()
+    threads = READS_IN_FLIGHT if is_remote else LOCAL_THREADS
+    pool = ThreadPoolExecutor(threads, thread_name_prefix="icectl-read")
+    pending: deque[tuple[int, Future[list[tuple[str, bytes | StorageError]]]]] = deque()
+    num_pending = 0
     try:
         while True:
-            room = max(0, bound - len(pending))
-            pending += ((path, pool.submit(read, path)) for path in islice(source, room))
+            # Of small local files, the handover between threads takes longer than the reading.
+            size = 1 if is_remote else max(1, bound // LOCAL_THREADS)
+            while num_pending < bound and (batch := [*islice(source, size)]):
+                pending.append((len(batch), pool.submit(read, batch)))
+                num_pending += len(batch)
             if not pending:
                 return
-            path, future = pending.popleft()
-            data = future.result()
-            if isinstance(data, bytes):
-                typical += (len(data) - typical) / 8 if typical else len(data)
-                bound = max(1, min(most, int(BYTES_AHEAD / max(typical, 1))))
-            yield path, data
+            count, future = pending.popleft()
+            num_pending -= count
+            for path, data in future.result():
+                if isinstance(data, bytes):
+                    typical += (len(data) - typical) / 8 if typical else len(data)
+                    bound = max(1, min(most, int(BYTES_AHEAD / max(typical, 1))))
+                yield path, data
     finally:
         # A request to a silent server takes long: nobody waits for it.
         pool.shutdown(wait=False, cancel_futures=True)
