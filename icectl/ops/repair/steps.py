@@ -131,6 +131,7 @@ def put_derived(
         return
     try:
         if found is None:
+            storage.ensure_conditional_creates()
             storage.put_if_absent(path, data)
         else:
             storage.put_if_absent(aside_name(path, found.read_at), found.data)
