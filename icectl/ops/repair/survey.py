@@ -10,9 +10,9 @@ from icectl.checks.problem import Problem
 from icectl.checks.rules import Level
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.ops.repair.step import snapshot_of
-from icectl.ops.validate.findings import Report
-from icectl.ops.validate.history import check_ancestry, read_history
 from icectl.ops.validate.metadata import check_metadata
+from icectl.ops.validate.refs import check_ancestry, read_history
+from icectl.ops.validate.report import Report
 from icectl.pipeline.local_engine import LocalEngine
 from icectl.pipeline.progress import Progress
 from icectl.repository.history import History

@@ -34,7 +34,7 @@ from icectl.model.node_table import NodeTable, is_array
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot
 from icectl.model.transaction_log import TransactionLog
 from icectl.ops.diff.result import ArrayPair
-from icectl.ops.validate.findings import Report
+from icectl.ops.validate.report import Report
 from icectl.pipeline.chunk_data import DecodableArray
 from icectl.pipeline.coordinates import CoordinateSet
 from icectl.pipeline.objects import ObjectKind
