@@ -34,11 +34,12 @@ from icectl.repository.layout import STANDARD, Layout
 class CheckedNodes:
     """The nodes of a snapshot in the order of the file, and what is wrong with single ones."""
 
+    ids: list[bytes] = field(default_factory=list)
     contents: list[tuple[Hashable, ...]] = field(default_factory=list)
     nodes: list[NodeSnapshot] = field(default_factory=list)
     problems: dict[int, tuple[tuple[Rule, str], ...]] = field(default_factory=dict)
     """By row."""
-    rows: dict[NodeId, int] = field(default_factory=dict)
+    rows: dict[bytes, int] = field(default_factory=dict)
     changed: list[NodeSnapshot] = field(default_factory=list)
     """The nodes that the earlier snapshot does not have."""
 
@@ -53,21 +54,32 @@ class CheckedSnapshot:
 
 def check_nodes(columns: NodeColumns, before: CheckedNodes) -> CheckedNodes:
     """Decode and check the nodes, except those that an earlier snapshot has as well."""
-    found = CheckedNodes()
-    for row, (node_id, content) in enumerate(zip(columns.ids(), columns.contents(), strict=True)):
-        old = before.rows.get(node_id)
-        if old is not None and before.contents[old] == content:
-            found.contents.append(before.contents[old])
-            found.nodes.append(before.nodes[old])
-            problems = before.problems.get(old, ())
-        else:
-            node = columns.read(row)
-            found.contents.append(content)
-            found.nodes.append(node)
-            found.changed.append(node)
-            problems = check_node(node)
-        found.rows[node_id] = row
-        if problems:
+    ids, contents = byte_rows(columns.id), columns.contents()
+    if ids == before.ids:
+        found = CheckedNodes(
+            ids, contents, before.nodes.copy(), before.problems.copy(), before.rows
+        )
+        pairs = zip(contents, before.contents, strict=True)
+        new = [row for row, (content, old) in enumerate(pairs) if content != old]
+        for row in new:
+            found.nodes[row] = columns.read(row)
+    else:
+        found = CheckedNodes(ids, contents, rows=dict(zip(ids, range(len(ids)), strict=True)))
+        new = []
+        for row, (node_id, content) in enumerate(zip(ids, contents, strict=True)):
+            old_row = before.rows.get(node_id)
+            if old_row is None or before.contents[old_row] != content:
+                new.append(row)
+                found.nodes.append(columns.read(row))
+                continue
+            found.nodes.append(before.nodes[old_row])
+            if old_row in before.problems:
+                found.problems[row] = before.problems[old_row]
+    for row in new:
+        node = found.nodes[row]
+        found.changed.append(node)
+        found.problems.pop(row, None)
+        if problems := check_node(node):
             found.problems[row] = problems
     return found
 
@@ -214,20 +226,20 @@ def check_node_kinds(snapshot: SnapshotColumns) -> Iterator[Problem]:
 
 
 def check_manifest_repeats(snapshot: SnapshotColumns) -> Iterator[Problem]:
-    ids = snapshot.manifest_files.ids()
+    ids = byte_rows(snapshot.manifest_files.id)
     if len(set(ids)) < len(ids):
         first = next(id_ for number, id_ in enumerate(ids) if id_ in ids[:number])
-        detail = f"the manifest {first} is listed twice"
+        detail = f"the manifest {ManifestId(first)} is listed twice"
         yield Problem(rules.MANIFEST_LIST, STANDARD.snapshot(snapshot.id), detail)
 
 
 def _check_manifest_order(snapshot: SnapshotColumns) -> Iterator[Problem]:
-    ids = snapshot.manifest_files.ids()
+    ids = byte_rows(snapshot.manifest_files.id)
     count = snapshot.num_manifest_files_v1
     for part in (ids[:count], ids[count:]):
         number = first_disorder(part)
         if number is not None:
-            detail = f"{part[number]} comes after {part[number - 1]}"
+            detail = f"{ManifestId(part[number])} comes after {ManifestId(part[number - 1])}"
             yield Problem(rules.MANIFEST_LIST, STANDARD.snapshot(snapshot.id), detail)
 
 

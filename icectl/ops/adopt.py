@@ -21,7 +21,7 @@ from icectl.model.snapshot import Snapshot
 from icectl.ops.refs import BranchChange
 from icectl.ops.repair.logs import derive_log, explains
 from icectl.ops.repair.steps import check_files
-from icectl.ops.validate.history import read_history
+from icectl.ops.validate.refs import read_history
 from icectl.pipeline.progress import Progress
 from icectl.repository import edits
 from icectl.repository.backups import list_backups

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 from icectl import __version__
 from icectl.checks.rules import Rule, Severity
-from icectl.ops.validate.result import Finding, ValidateResult
+from icectl.ops.validate.report import Finding, ValidateResult
 from icectl.render.text import escape_commands, escape_controls
 from icectl.render.words import format_count
 

@@ -6,8 +6,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 
 from icectl.checks.rules import Rule, Severity
-from icectl.ops.validate.result import Finding, ValidateResult
-from icectl.ops.validate.summary import RuleSummary
+from icectl.ops.validate.report import Finding, RuleSummary, ValidateResult
 from icectl.render.blocks import Block, Column, Role, Table
 from icectl.render.words import format_count
 

@@ -9,7 +9,7 @@ from icectl.ops.gc.plan import GcPlan
 from icectl.ops.gc.report import summarize
 from icectl.ops.gc.run import GcOptions, PlannedRun, plan_run
 from icectl.ops.stats.run import StatsOptions, measure
-from icectl.ops.validate.result import ValidateResult
+from icectl.ops.validate.report import ValidateResult
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.pipeline.engine import Engine
 from icectl.pipeline.objects import ObjectKind

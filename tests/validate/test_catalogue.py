@@ -7,7 +7,7 @@ from pathlib import Path
 
 from icectl.checks import rules
 from icectl.checks.rules import RULES, Rule
-from icectl.ops.validate.summary import CAUSES
+from icectl.ops.validate.report import CAUSES
 
 PROJECT = Path(__file__).parents[2]
 

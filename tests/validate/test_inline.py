@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from icectl.checks.rules import Level
-from icectl.ops.validate.result import Finding
+from icectl.ops.validate.report import Finding
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.pipeline.engine import ChooseEngine
 from icectl.pipeline.local_engine import local_engine

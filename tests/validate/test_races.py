@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from icectl.checks.rules import Level
-from icectl.ops.validate.result import ValidateResult
+from icectl.ops.validate.report import ValidateResult
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.storage.local import LocalStorage
 from tests.official import built, copied, open_official, zarr

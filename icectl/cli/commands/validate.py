@@ -110,8 +110,7 @@ def validate(
     """
     from icectl.checks.rules import RULES, Level, Severity, find_rules
     from icectl.cli.storages import SourceOpener
-    from icectl.ops.validate.baseline import read_baseline
-    from icectl.ops.validate.result import limit_findings
+    from icectl.ops.validate.report import limit_findings, read_baseline
     from icectl.ops.validate.run import ValidateOptions
     from icectl.ops.validate.run import validate as run_validation
     from icectl.pipeline.local_engine import local_engine

@@ -23,10 +23,8 @@ from icectl.ops.repair.logs import plan_logs
 from icectl.ops.repair.references import plan_references
 from icectl.ops.repair.repo_file import Backup, plan_repo_file, plan_settings
 from icectl.ops.repair.steps import LostArray, Step, Survey, key_of
-from icectl.ops.validate.findings import Report
-from icectl.ops.validate.history import read_history
-from icectl.ops.validate.refs import check_ops_log, check_refs
-from icectl.ops.validate.result import CheckedCounts, Finding, build_result
+from icectl.ops.validate.refs import check_ops_log, check_refs, read_history
+from icectl.ops.validate.report import CheckedCounts, Finding, Report, build_result
 from icectl.pipeline.progress import Progress
 from icectl.repository.history import History
 from icectl.repository.ops_log import REPO_PATH

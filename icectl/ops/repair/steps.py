@@ -12,9 +12,9 @@ from icectl.checks.rules import Level
 from icectl.errors import ConflictError, ObjectNotFoundError, PreconditionFailedError
 from icectl.model.ids import ManifestId, SnapshotId, encode_base32
 from icectl.model.repo import RepoInfo
-from icectl.ops.validate.findings import Report
-from icectl.ops.validate.history import check_ancestry, read_history
 from icectl.ops.validate.metadata import check_metadata
+from icectl.ops.validate.refs import check_ancestry, read_history
+from icectl.ops.validate.report import Report
 from icectl.pipeline.local_engine import LocalEngine
 from icectl.pipeline.progress import Progress
 from icectl.repository.backups import YEAR_3000_MILLISECONDS

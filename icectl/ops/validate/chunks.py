@@ -1,9 +1,13 @@
-"""The level `chunks`: every native chunk file, by listing, and objects that no version needs."""
+"""The level `chunks`: every native chunk file, by listing, and objects that no version needs.
+
+A lost file is also looked up in manifests: which chunks of which array it was.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +16,11 @@ from icectl.checks import rules
 from icectl.checks.listing import wrong_chunk_size
 from icectl.checks.problem import UNREADABLE, Problem
 from icectl.errors import ObjectNotFoundError
-from icectl.model.ids import SnapshotId
+from icectl.model.ids import ChunkId, ManifestId, NodeId, SnapshotId
 from icectl.model.manifest import RefKind
-from icectl.ops.validate.findings import Report
 from icectl.ops.validate.manifests import ManifestItem, weigh
 from icectl.ops.validate.metadata import Metadata
+from icectl.ops.validate.report import Report
 from icectl.pipeline.comparison import MISSING
 from icectl.pipeline.engine import Engine, Listed, Mismatches, Scan, Work
 from icectl.pipeline.id_columns import IdSet, id_columns, id_set, sort_order
@@ -211,3 +215,63 @@ def _shown(count: int, names: Iterable[str]) -> str:
 def _list(repository: Repository, kind: ObjectKind, progress: Progress) -> Listing:
     with progress.phase(f"listing {kind.directory}", None, "objects") as counter:
         return read_listing(repository.storage, kind, progress, counter)
+
+
+MOST_MANIFESTS = 1000
+"""That are read again to find coordinates."""
+MOST_COORDINATES = 100
+"""Of one chunk file, which is mostly one chunk; a reindexed array can use it several times."""
+
+
+def add_coordinates(
+    repository: Repository, metadata: Metadata, report: Report, progress: Progress
+) -> None:
+    """Complete the problems of chunk files, as far as their arrays are known."""
+    prefix = ObjectKind.CHUNK.path("")
+    lost: dict[ChunkId, list[int]] = {}
+    paths: set[str] = set()
+    for row, (problem, _) in enumerate(report.problems):
+        if problem.object.startswith(prefix) and problem.path is not None:
+            try:
+                chunk_id = ChunkId.parse(problem.object.removeprefix(prefix))
+            except ValueError:
+                continue
+            lost.setdefault(chunk_id, []).append(row)
+            paths.add(problem.path)
+    if not lost:
+        return
+    # Sorted, like the rows of the set.
+    ordered = sorted(lost)
+    ids = id_set(ordered)
+    found: dict[ChunkId, set[tuple[int, ...]]] = defaultdict(set)
+    manifests = _manifests_of(metadata, paths)
+    with progress.phase("locating lost chunks", len(manifests)) as counter:
+        for manifest_id in manifests:
+            counter.advance()
+            try:
+                manifest = repository.read_manifest(manifest_id)
+            except (ObjectNotFoundError, *UNREADABLE):
+                continue
+            for array in manifest.arrays:
+                native = (array.refs.kind == RefKind.NATIVE).nonzero()[0]
+                places = ids.find(id_columns(array.refs.chunk_id[native]))
+                for hit in (places >= 0).nonzero()[0].tolist():
+                    row = array.refs.coordinates[native[hit]].tolist()
+                    found[ordered[int(places[hit])]].add(tuple(row))
+    for chunk_id, rows in lost.items():
+        coordinates = tuple(sorted(found[chunk_id])[:MOST_COORDINATES])
+        for row in rows:
+            problem, snapshots = report.problems[row]
+            report.problems[row] = replace(problem, chunks=coordinates), snapshots
+
+
+def _manifests_of(metadata: Metadata, paths: set[str]) -> list[ManifestId]:
+    """Those of the arrays that are, or were, at one of these paths."""
+    nodes: set[NodeId] = {
+        use.node_id for uses in metadata.uses.values() for use in uses if use.path in paths
+    }
+    return [
+        manifest_id
+        for manifest_id, uses in metadata.uses.items()
+        if any(use.node_id in nodes for use in uses)
+    ][:MOST_MANIFESTS]

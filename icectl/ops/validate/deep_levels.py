@@ -11,7 +11,6 @@ from icectl.checks.rules import Level
 from icectl.errors import Hint
 from icectl.model.ids import SnapshotId
 from icectl.ops.validate.chunks import check_chunks, find_decidable
-from icectl.ops.validate.findings import Report
 from icectl.ops.validate.manifests import (
     CheckManifests,
     FilesInOrder,
@@ -23,7 +22,7 @@ from icectl.ops.validate.manifests import (
     weigh_batch,
 )
 from icectl.ops.validate.metadata import Metadata
-from icectl.ops.validate.result import CheckedCounts
+from icectl.ops.validate.report import CheckedCounts, Report
 from icectl.ops.validate.virtual import Sources, Trust, check_virtual
 from icectl.pipeline.chunk_data import REFERENCED_CHUNKS, ReadData
 from icectl.pipeline.engine import REFERENCES, Engine, Scan, Work

@@ -25,14 +25,13 @@ from icectl.model.manifest import Manifest, RefKind
 from icectl.model.snapshot import ArrayNodeData
 from icectl.ops.diff.chunks import ManifestSource, read_chunk_changes
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
-from icectl.ops.validate.findings import Report
 from icectl.ops.validate.metadata import (
     ChangedArrays,
     Metadata,
     collect_logged,
     missing_manifest,
 )
-from icectl.ops.validate.result import CheckedCounts
+from icectl.ops.validate.report import CheckedCounts, Report
 from icectl.ops.validate.virtual import SourceUse, find_sources
 from icectl.pipeline.chunk_data import chunk_rows
 from icectl.pipeline.coordinates import CoordinateSet, coordinate_keys

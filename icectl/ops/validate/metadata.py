@@ -29,12 +29,12 @@ from icectl.checks.transaction_log import (
 )
 from icectl.errors import FormatError, ObjectNotFoundError, ObjectTooLargeError, StorageError
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
-from icectl.model.node_columns import columns_of
+from icectl.model.node_columns import byte_rows, columns_of
 from icectl.model.node_table import NodeTable, is_array
 from icectl.model.snapshot import ArrayNodeData, NodeSnapshot
 from icectl.model.transaction_log import TransactionLog
 from icectl.ops.diff.result import ArrayPair
-from icectl.ops.validate.findings import Report
+from icectl.ops.validate.report import Report
 from icectl.pipeline.chunk_data import DecodableArray
 from icectl.pipeline.coordinates import CoordinateSet
 from icectl.pipeline.objects import ObjectKind
@@ -247,12 +247,14 @@ class _Walk:
                 users = found.users.get(file.id, [snapshot_id])
                 problems = check_same_claim(claim, known, snapshot_id, users[0])
                 self.report.extend(problems, (snapshot_id, *users))
-        for manifest_id in files.ids():
-            found.users.setdefault(manifest_id, []).append(snapshot_id)
-        nodes = snapshot.checked.nodes
-        found.arrays.update((node.id, node) for node in nodes if is_array(node))
+        for id_ in byte_rows(files.id):
+            users = found.users.get(id_)  # type: ignore[call-overload]
+            if users is None:
+                users = found.users[ManifestId(id_)] = []
+            users.append(snapshot_id)
+        found.arrays.update((node.id, node) for node in snapshot.checked.changed if is_array(node))
         if self.decode:
-            for node in filter(is_array, nodes):
+            for node in filter(is_array, snapshot.checked.nodes):
                 documents = found.documents.setdefault(node.id, {})
                 part = decoding_part(node.user_data)
                 documents.pop(part, None)

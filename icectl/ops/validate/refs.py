@@ -1,8 +1,11 @@
-"""The level `refs`: the repo file with its ops log, or the ref files before spec version 2."""
+"""The level `refs`: the repo file with its ops log, or the ref files before spec version 2.
+
+The refs lead to the history that the other levels check.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 
@@ -16,6 +19,7 @@ from icectl.checks.repo import (
     check_times,
     invalid_backup_name,
 )
+from icectl.checks.snapshot import check_ancestry_v1
 from icectl.errors import (
     FormatError,
     ObjectNotFoundError,
@@ -27,12 +31,12 @@ from icectl.format.config import decode_config_yaml
 from icectl.format.envelope import HEADER_SIZE, Generation
 from icectl.format.refs import decode_ref
 from icectl.model.ids import SnapshotId
-from icectl.model.repo import RepoInfo, Update
+from icectl.model.repo import RepoInfo, Update, parents_of
 from icectl.ops.config_keys import find_lost_conditions
-from icectl.ops.validate.findings import Report
+from icectl.ops.validate.report import Report
 from icectl.repository.backups import is_cleared, made_at, times_of
 from icectl.repository.config import decode_config
-from icectl.repository.history import state_of
+from icectl.repository.history import History, find_reachable, state_of
 from icectl.repository.layout import CONFIG_PATH, STANDARD
 from icectl.repository.lost_history import find_lost_history, find_protecting
 from icectl.repository.open import open_repository, repository_at
@@ -282,3 +286,42 @@ def _without_refs(
     if not branches and not tags:
         return None
     return Repository(storage, Generation.V1, STANDARD, 1, None, branches, tags, ())
+
+
+def read_history(repository: Repository, refs: Collection[str]) -> History:
+    """The history that the refs lead to; without refs, all of it.
+
+    Up to spec version 1 the snapshot files name their parents; an unreadable one ends its ancestry
+    here, and the check of that file reports why.
+    """
+    tips = [repository.resolve(ref).snapshot_id for ref in refs]
+    branches, tags = repository.branches(), repository.tags()
+    if repository.lists_snapshots:
+        parents = parents_of(repository.all_snapshots())
+    else:
+        parents = _read_parents(repository, tips or [*branches.values(), *tags.values()])
+    history = History(parents, branches, tags)
+    return history.restricted_to(tips) if refs else history
+
+
+def check_ancestry(repository: Repository, history: History) -> Iterator[Problem]:
+    """Cycles in the parents that snapshot files name; those of the repo file are found there."""
+    if repository.lists_snapshots:
+        return
+    yield from check_ancestry_v1(history.parents, repository.layout)
+
+
+def _read_parents(
+    repository: Repository, tips: Iterable[SnapshotId]
+) -> dict[SnapshotId, SnapshotId | None]:
+    parents: dict[SnapshotId, SnapshotId | None] = {}
+
+    def parent_of(snapshot_id: SnapshotId) -> SnapshotId | None:
+        try:
+            parents[snapshot_id] = repository.snapshot_info(snapshot_id).parent_id
+        except (*UNREADABLE, ObjectNotFoundError):
+            parents[snapshot_id] = None
+        return parents[snapshot_id]
+
+    find_reachable(tips, parent_of)
+    return parents

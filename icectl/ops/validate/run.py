@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 
 from icectl.checks.rules import Level, Severity
 from icectl.errors import Hint, IcectlError
-from icectl.ops.validate.findings import Report
-from icectl.ops.validate.history import check_ancestry, read_history
-from icectl.ops.validate.refs import check_ops_log, check_refs
-from icectl.ops.validate.result import CheckedCounts, ValidateResult, build_result
+from icectl.ops.validate.refs import check_ancestry, check_ops_log, check_refs, read_history
+from icectl.ops.validate.report import CheckedCounts, Report, ValidateResult, build_result
 from icectl.pipeline.engine import ChooseEngine
 from icectl.pipeline.local_engine import local_engine
 from icectl.pipeline.progress import Progress
@@ -114,7 +112,7 @@ def _check_files(
     checked = CheckedCounts(metadata.num_snapshots, metadata.num_logs)
     if not is_deep:
         return checked, LOCAL
-    from icectl.ops.validate.coordinates import add_coordinates
+    from icectl.ops.validate.chunks import add_coordinates
     from icectl.ops.validate.deep_levels import DeepCheck, check_deep_levels
 
     num_chunk_refs = sum(claim.num_chunk_refs for claim in metadata.claims.values())

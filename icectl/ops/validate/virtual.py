@@ -16,8 +16,8 @@ from icectl.errors import FormatError, Hint, IcectlError, ObjectNotFoundError, R
 from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.manifest import ChunkRefs, Manifest
 from icectl.model.redaction import has_userinfo, redact_location
-from icectl.ops.validate.findings import Report
 from icectl.ops.validate.metadata import Metadata
+from icectl.ops.validate.report import Report
 from icectl.pipeline.locations import NumberedLocations, number_locations
 from icectl.pipeline.progress import Progress
 from icectl.pipeline.reference_changes import same_spans
