@@ -67,8 +67,8 @@ def decode_sizes(data: bytes) -> Manifest | FewRefs:
     """Decode a manifest without coordinates; array operations are slow for a few references."""
     envelope, reader, raw = _decode_root(data)
     if sum(array.refs[1] for array in raw.arrays) <= FEW_REFS:
-        arrays = [_sum_few(reader, array) for array in raw.arrays]
-        if None not in arrays:
+        arrays = [few for array in raw.arrays if (few := _sum_few(reader, array)) is not None]
+        if len(arrays) == len(raw.arrays):
             _check_compression(raw)
             return FewRefs(raw.id, arrays)
     return _decode_columns(envelope, reader, raw, False)

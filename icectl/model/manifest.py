@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
@@ -75,19 +76,21 @@ class ChunkRefs:
         return len(self.kind)
 
     def take(self, rows: NDArray[np.intp] | slice) -> ChunkRefs:
-        def taken(column: Any) -> Any:
-            if isinstance(column, Spans):
-                return column.take(rows)
-            return None if column is None else column[rows]
-
-        return ChunkRefs(*(taken(getattr(self, field.name)) for field in fields(self)))
+        return self._mapped(lambda column: column[rows], lambda spans: spans.take(rows))
 
     def detached(self) -> ChunkRefs:
         """The same references without the rest of the payload."""
-        columns = (getattr(self, field.name) for field in fields(self))
-        return ChunkRefs(
-            *(column.detached() if isinstance(column, Spans) else column for column in columns)
-        )
+        return self._mapped(lambda column: column, Spans.detached)
+
+    def _mapped(
+        self, of_column: Callable[[Any], Any], of_spans: Callable[[Spans], Any]
+    ) -> ChunkRefs:
+        def mapped(column: Any) -> Any:
+            if isinstance(column, Spans):
+                return of_spans(column)
+            return None if column is None else of_column(column)
+
+        return ChunkRefs(*(mapped(getattr(self, field.name)) for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -19,8 +19,8 @@ from icectl.model.repo import (
 )
 from icectl.model.snapshot import Snapshot
 from icectl.ops.refs import BranchChange
-from icectl.ops.repair.derive_log import derive_log, explains
-from icectl.ops.repair.survey import check_files
+from icectl.ops.repair.logs import derive_log, explains
+from icectl.ops.repair.steps import check_files
 from icectl.ops.validate.history import read_history
 from icectl.pipeline.progress import Progress
 from icectl.repository import edits

@@ -21,7 +21,7 @@ from typing import Literal
 from icectl.checks.rules import RULES
 from icectl.errors import Hint, IcectlError, RefusedError, Remedy, RepositoryNotFoundError
 from icectl.java import find_java, why_no_java
-from icectl.ops.repair.settings import plan_settings
+from icectl.ops.repair.repo_file import plan_settings
 from icectl.repository.clock import MAX_SKEW
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository

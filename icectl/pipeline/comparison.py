@@ -1,7 +1,6 @@
 """The one comparison of references with a listing, and the errors that gc makes of its result.
 
-`compare_columns` compares in memory. `icectl.spark.engine` compares by a join and uses
-`read_sizes` and `has_wrong_size` on the executors.
+`compare_columns` compares all ids in memory, or on an executor of Spark those of one bucket.
 """
 
 from __future__ import annotations

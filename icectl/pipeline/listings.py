@@ -64,10 +64,18 @@ class Listings:
         self._pool.shutdown(wait=not self._storage.is_object_store, cancel_futures=True)
 
     def begin(self, kind: ObjectKind) -> None:
+        """Begin to list the objects of a kind, unless this was begun already."""
+        if kind in self._futures:
+            return
         tally = self._counters[kind] = _Tally()
         self._futures[kind] = self._pool.submit(
             read_listing, self._storage, kind, self._progress.silent(), tally
         )
+
+    def abandon(self, kind: ObjectKind) -> None:
+        """Stop a listing that is not needed, and free what it has read."""
+        if self._futures.pop(kind, None) is not None:
+            self._counters.pop(kind).stopped = True
 
     def wait_for(self, kind: ObjectKind) -> Listing:
         future, tally = self._futures[kind], self._counters[kind]

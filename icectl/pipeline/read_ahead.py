@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from itertools import islice
 from typing import TypeVar
 
 from icectl.errors import StorageError
-from icectl.storage.contract import READS_IN_FLIGHT, Storage
+from icectl.storage.contract import Storage
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 AHEAD = 16
 BYTES_AHEAD = 256 << 20
-"""Of `read_in_order`: about so much was read and is not yet taken."""
+"""Of `read_in_order`: so much was read and waits for a file before it."""
 
 
 def read_ahead(
@@ -47,32 +46,44 @@ def read_in_order(
 ) -> Iterator[tuple[str, bytes | StorageError]]:
     """Each path with its content or its error, in the order of the paths.
 
-    The number of requests ahead follows the size of the files, so that memory is bounded.
+    Files that arrive early wait. If they become too many, the missing one is read once more, so
+    that memory is bounded.
     """
-    most = READS_IN_FLIGHT if storage.is_object_store else AHEAD
-    bound, typical = AHEAD, 0.0
+    due: deque[str] = deque()
+    early: defaultdict[str, list[bytes | StorageError]] = defaultdict(list)
+    repeated: Counter[str] = Counter()
+    waiting = 0
 
-    def read(path: str) -> bytes | StorageError:
-        try:
-            return storage.read(path)
-        except StorageError as error:
-            return error
+    def noted() -> Iterator[str]:
+        for path in paths:
+            due.append(path)
+            yield path
 
-    source = iter(paths)
-    pool = ThreadPoolExecutor(most, thread_name_prefix="icectl-read")
-    pending: deque[tuple[str, Future[bytes | StorageError]]] = deque()
+    for path, data in storage.read_many(noted()):
+        if repeated[path]:
+            repeated[path] -= 1
+            continue
+        early[path].append(data)
+        waiting += _size(data)
+        while due and (due[0] in early or waiting > BYTES_AHEAD):
+            first = due.popleft()
+            if first in early:
+                data = early[first].pop()
+                waiting -= _size(data)
+                if not early[first]:
+                    del early[first]
+            else:
+                repeated[first] += 1
+                data = _read(storage, first)
+            yield first, data
+
+
+def _size(data: bytes | StorageError) -> int:
+    return len(data) if isinstance(data, bytes) else 0
+
+
+def _read(storage: Storage, path: str) -> bytes | StorageError:
     try:
-        while True:
-            room = max(0, bound - len(pending))
-            pending += ((path, pool.submit(read, path)) for path in islice(source, room))
-            if not pending:
-                return
-            path, future = pending.popleft()
-            data = future.result()
-            if isinstance(data, bytes):
-                typical += (len(data) - typical) / 8 if typical else len(data)
-                bound = max(1, min(most, int(BYTES_AHEAD / max(typical, 1))))
-            yield path, data
-    finally:
-        # A request to a silent server takes long: nobody waits for it.
-        pool.shutdown(wait=False, cancel_futures=True)
+        return storage.read(path)
+    except StorageError as error:
+        return error

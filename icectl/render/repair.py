@@ -31,7 +31,8 @@ def render_repair(result: RepairResult) -> Iterator[Block]:
         yield f"To execute the steps that lose data, add {options}."
     if result.left:
         count = format_count(len(result.left), "finding")
-        yield f"{count} left; see `icectl validate --explain {result.left[0].code}`."
+        explained = f"`icectl validate --explain {result.left[0].code}`"
+        yield f"{count} left; see {explained} and icectl-recovery(7)."
 
 
 def _state(step: StepResult) -> Part:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import Any
 
-from icectl.ops.undo.execute import UndoResult
+from icectl.ops.undo.run import UndoResult
 from icectl.render.blocks import Block
 from icectl.render.ops_log import render_ops_log, update_document
 from icectl.render.state_changes import MOST_LISTED, render_changes

@@ -76,6 +76,7 @@ def _update_config_file(storage: Storage, change: Callable[[bytes | None], bytes
         data = change(found.data if found else None)
         try:
             if found is None:
+                storage.ensure_conditional_creates()
                 storage.put_if_absent(CONFIG_PATH, data)
             elif data != found.data:
                 now = write_time(found.read_at, local)

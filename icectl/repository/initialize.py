@@ -63,7 +63,7 @@ def initialize_repository(
             hint=Remedy("add-prefix", {"location": f"{storage.location}/repository"}),
         )
     _check_empty(storage)
-    storage.ensure_conditional_writes()
+    storage.ensure_conditional_creates()
     now = read_write_time(storage)
     if spec_version == 2:
         _initialize_v2(storage, now, config, metadata)

@@ -25,9 +25,7 @@ from icectl.repository.ops_log import (
     BACKUPS,
     OpsLogBeyondReach,
     backup_object,
-    decode_repo_at,
     decode_repo_file,
-    read_repo,
     read_repo_file,
     walk_updates,
 )
@@ -56,6 +54,7 @@ class Timeline:
     ) -> None:
         self.storage = storage
         self.info = info
+        self._files: dict[str, RepoFile] = {}
         if backups is not None:
             self.backups = backups
 
@@ -69,13 +68,19 @@ class Timeline:
         return updates, None
 
     def _read_window(self, path: str) -> RepoFile:
-        data = self._windows.get(path)
-        return read_repo_file(self.storage, path) if data is None else decode_repo_file(data, path)
+        if path not in self._files:
+            data = self._windows.get(path)
+            self._files[path] = decode_repo_file(
+                self.storage.read(path) if data is None else data, path
+            )
+        return self._files[path]
 
     def read_backup(self, path: str) -> RepoInfo:
         """The whole state in a backup, which may be one that the ops log was read from."""
-        data = self._windows.get(path)
-        return read_repo(self.storage, path) if data is None else decode_repo_at(data, path)
+        try:
+            return self._read_window(path).decode_all()
+        except FormatError as error:
+            raise error.at(path) from None
 
     @cached_property
     def _windows(self) -> Mapping[str, bytes]:

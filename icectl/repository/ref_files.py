@@ -131,7 +131,7 @@ class RefFiles:
         if path is None:
             raise RefNotFoundError(f"there is no tag {name}", hint=nearest_hint(name, names.tags))
         previous = decode_ref_file(self._storage.read(path), path)
-        self._storage.ensure_conditional_writes()
+        self._storage.ensure_conditional_creates()
         try:
             self._storage.put_if_absent(path.rpartition("/")[0] + "/" + TOMBSTONE, b"")
         except PreconditionFailedError:
@@ -139,7 +139,7 @@ class RefFiles:
         return previous
 
     def _create(self, path: str, snapshot_id: SnapshotId, kind: str, name: str) -> None:
-        self._storage.ensure_conditional_writes()
+        self._storage.ensure_conditional_creates()
         try:
             self._storage.put_if_absent(path, encode_ref(snapshot_id))
         except PreconditionFailedError:

@@ -219,6 +219,7 @@ def put_back(storage: Storage, data: bytes, found: VersionedBytes | None, aside:
     storage.ensure_conditional_writes()
     try:
         if found is None:
+            storage.ensure_conditional_creates()
             storage.put_if_absent(REPO_PATH, data)
         else:
             storage.put_if_absent(aside, found.data)

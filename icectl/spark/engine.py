@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -35,11 +36,12 @@ from icectl.pipeline.objects import GarbageSet, ObjectKind
 from icectl.pipeline.progress import Progress
 from icectl.pipeline.units import split
 from icectl.spark import executors
-from icectl.spark.columns import RowSchema, batch_ids, from_signed, is_flipped
+from icectl.spark.buckets import Buckets
+from icectl.spark.columns import OBJECT_COLUMNS, RowSchema, batch_ids, from_signed, is_flipped
 from icectl.spark.garbage import SparkGarbage, id_frame
-from icectl.spark.jobs import Source, map_in_arrow, run_job
+from icectl.spark.jobs import Source, map_groups, map_in_arrow, run_job
 from icectl.spark.table_files import spark_schema, write_frame
-from icectl.storage.contract import Storage
+from icectl.storage.contract import ListingShard, Storage
 from icectl.storage.sharded_listing import plan_shards_of
 
 UNIT_ITEMS = 256
@@ -74,19 +76,14 @@ class SparkEngine:
         )
         if is_reused:
             source.frame = self._persist(source.frame)
-        return SparkScan(self._spark, work, schema, source, progress)
+        return SparkScan(self._spark, work, schema, source, progress, is_reused)
 
     def list_objects(
         self, storage: Storage, kind: ObjectKind, listings: Listings, num_expected: int
     ) -> Listed:
+        listings.abandon(kind)  # the executors list
         count = max(storage.listing_shards(), min(num_expected // OBJECTS_PER_SHARD, MOST_SHARDS))
-        source = Source(
-            self._spark,
-            plan_shards_of(storage, kind.directory, count),
-            partial(executors.list_shards, storage, kind),
-            executors.LISTED_SQL,
-        )
-        return SparkListed(storage, kind, source)
+        return SparkListed(storage, kind, plan_shards_of(storage, kind.directory, count))
 
     def compare(
         self,
@@ -98,40 +95,31 @@ class SparkEngine:
         exact_sizes: bool = False,
     ) -> Comparison:
         assert isinstance(references, SparkScan) and isinstance(listed, SparkListed)
-        # Without exact sizes, a chunk may be in several rows; none of them is unreferenced.
-        needed = references.distinct(REFERENCES) if exact_sizes else references.rows(REFERENCES)
-        joined = listed.source.frame.withColumn("is_listed", sql.lit(True)).join(
-            needed.withColumn("is_referenced", sql.lit(True)), list(KEYS), "full_outer"
+        schema = references.schema
+        buckets = Buckets.for_references(references.num_expected, schema.tables[REFERENCES])
+        shards = Source(
+            self._spark,
+            listed.shards,
+            partial(executors.list_shards, listed.storage, listed.kind, buckets),
+            buckets.sql,
         )
-        is_id = sql.col("high").isNotNull()
-        what = (
-            sql.when(sql.col("foreign").isNotNull(), executors.FOREIGN_NAME)
-            .when(~is_id, executors.NUM_LISTED)
-            .when(sql.col("is_listed").isNull(), executors.ABSENT)
-            .when(sql.col("is_referenced").isNull(), executors.UNREFERENCED)
+        needed = references.pack(buckets)
+        types = dict.fromkeys((*OBJECT_COLUMNS, "foreign", *schema.values), "bigint")
+        types = {"what": "int"} | types | {"foreign": "string"}
+
+        def compare(rows: Any) -> Any:
+            return executors.compare(
+                listed.storage, listed.kind, schema, buckets, cutoff, exact_sizes, rows
+            )
+
+        outcome = self._persist(
+            map_groups(
+                shards.frame.union(needed.frame),
+                "bucket",
+                compare,
+                ", ".join(f"`{name}` {type_}" for name, type_ in types.items()),
+            )
         )
-        if exact_sizes:
-            what = what.otherwise(executors.MATCHED)
-        elif "end" in references.schema.values:
-            # `end` is unsigned, with its first bit flipped; sizes are not negative.
-            is_short = sql.col("size") + sql.lit(_SMALLEST) < sql.col("end")
-            what = what.when(is_short, executors.WRONG_SIZE)
-        values = list(references.schema.values)
-        rows = joined.select(
-            what.alias("what"),
-            *KEYS,
-            sql.when(is_id, sql.col("size")).otherwise(sql.col("num_listed")).alias("size"),
-            "created_at",
-            "foreign",
-            *values,
-        ).where(sql.col("what").isNotNull())
-        types = dict.fromkeys((*KEYS, "size", "created_at", *values), "bigint")
-        types |= {"what": "string", "foreign": "string"}
-        schema = ", ".join(f"`{name}` {types[name]}" for name in rows.columns)
-        function = partial(
-            executors.compare, listed.storage, listed.kind, references.schema, cutoff
-        )
-        outcome = self._persist(map_in_arrow(rows, function, schema))
         totals = (sql.count("*"), sql.coalesce(sql.sum("size"), sql.lit(0)))
         counts = run_job(
             self._spark,
@@ -141,7 +129,7 @@ class SparkEngine:
                 what: (count, size)
                 for what, count, size in outcome.groupBy("what").agg(*totals).collect()
             },
-            (references.source, listed.source),
+            (needed, shards),
         )
         return SparkComparison(
             self._spark, listed.kind, references.schema, outcome, counts, progress
@@ -187,7 +175,7 @@ class SparkEngine:
 class SparkListed:
     storage: Storage
     kind: ObjectKind
-    source: Source
+    shards: Sequence[ListingShard]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -197,6 +185,23 @@ class SparkScan:
     schema: RowSchema
     source: Source
     progress: Progress
+    is_reused: bool
+    """Whether the rows are kept, so that they are not read again."""
+
+    @property
+    def num_expected(self) -> int:
+        return sum(self.work.weigh(item)[1] for item in self.work.items)
+
+    def pack(self, buckets: Buckets) -> Source:
+        """The table `REFERENCES` in buckets."""
+        if not self.is_reused:
+            work = replace(self.work, items=())
+            pack = partial(executors.pack_references, work, buckets)
+            return self.source.with_function(pack, buckets.sql)
+        packed = copy(self.source)
+        pack = partial(executors.pack_rows, self.schema, buckets)
+        packed.frame = map_in_arrow(self.rows(REFERENCES), pack, buckets.sql)
+        return packed
 
     def rows(self, table: str) -> Any:
         """The rows of a table; a key may occur once for each unit of work."""
@@ -274,8 +279,7 @@ class SparkScan:
         function: Callable[[Columns], Iterable[tuple[int, Any]]],
         rows_per_task: int,
     ) -> Iterator[Any]:
-        num_expected = sum(self.work.weigh(item)[1] for item in self.work.items)
-        tasks = max(1, min(num_expected // rows_per_task, MOST_TASKS))
+        tasks = max(1, min(self.num_expected // rows_per_task, MOST_TASKS))
         mapped = partial(executors.map_rows, self.schema, table, function)
 
         def collect() -> list[Any]:
@@ -295,7 +299,7 @@ class SparkComparison:
     kind: ObjectKind
     schema: RowSchema
     outcome: Any
-    counts: dict[str, tuple[int, int]]
+    counts: dict[int, tuple[int, int]]
     """The number and the bytes of each kind of row."""
     progress: Progress
 
@@ -329,7 +333,6 @@ class SparkComparison:
         wrong = self._rows(executors.ABSENT, executors.WRONG_SIZE)
         if known is not None and len(known):
             wrong = wrong.join(id_frame(self.spark, known), list(KEYS), "left_anti")
-        wrong = wrong.dropDuplicates(list(KEYS))
         is_absent = sql.col("what") == executors.ABSENT
         values = list(self.schema.values)
         if self.counts.keys().isdisjoint((executors.ABSENT, executors.WRONG_SIZE)):
@@ -351,7 +354,7 @@ class SparkComparison:
         size[is_missing] = MISSING
         return Mismatches(batch_ids(table), size, self.schema.read(REFERENCES, table), num_missing)
 
-    def _rows(self, *kinds: str) -> Any:
+    def _rows(self, *kinds: int) -> Any:
         return self.outcome.where(sql.col("what").isin(*kinds))
 
     def _run(self, action: Callable[[], Any]) -> Any:

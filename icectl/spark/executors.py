@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import pickle
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -19,28 +19,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from icectl.errors import IcectlError
-from icectl.pipeline.comparison import MISSING, has_wrong_size, read_sizes
+from icectl.pipeline.comparison import MISSING, compare_columns
 from icectl.pipeline.deletion import delete_in_batches
-from icectl.pipeline.engine import KEYS, REFERENCES, Columns, Work
-from icectl.pipeline.listings import Listing, read_candidates, read_listing_parts
+from icectl.pipeline.engine import REFERENCES, Columns, Work
+from icectl.pipeline.id_columns import join
+from icectl.pipeline.listings import Listing, read_listing_parts
 from icectl.pipeline.local_engine import LocalEngine
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
-from icectl.spark.columns import (
-    OBJECT_COLUMNS,
-    RowSchema,
-    batch_ids,
-    column_of,
-    id_columns_of,
-)
+from icectl.spark.buckets import LISTED, Buckets
+from icectl.spark.columns import OBJECT_COLUMNS, RowSchema, batch_ids, id_columns_of, to_signed
+from icectl.storage.bounded import in_batches
 from icectl.storage.contract import Storage
 
 Batches = Iterable[Any]
 """Arrow record batches, which have no types here."""
 
-LISTED_SQL = (
-    "high bigint, low bigint, size bigint, created_at bigint, foreign string, num_listed bigint"
-)
 DELETED_SQL = (
     "count bigint, bytes bigint, failures "
     "array<struct<object: string, error: string, size: bigint>>, is_complete boolean"
@@ -57,9 +51,12 @@ DELETED = pa.schema(
 FAILURE_SQL = "path string, message string, error binary"
 NOTE_SQL = "note binary"
 
-FOREIGN_NAME, NUM_LISTED, NUM_MATCHED = "foreign", "listed", "checked"
-UNREFERENCED, MATCHED, ABSENT, WRONG_SIZE = "unreferenced", "matched", "absent", "wrong size"
+FOREIGN_NAME, NUM_LISTED, NUM_MATCHED, UNREFERENCED, ABSENT, WRONG_SIZE = range(6)
 """The kinds of rows of a comparison."""
+BATCHES_AT_ONCE = 50
+"""Batches of rows that are packed together; each has at most 10,000 by default."""
+LISTING_PARTS = 32
+"""Parts of a listing that are packed together; each has about a page of names."""
 
 
 def read_values(batches: Batches) -> Iterator[Any]:
@@ -100,95 +97,102 @@ def read_parts(read: Callable[[Any], Iterator[Any]], batches: Batches) -> Iterat
         yield from read(part)
 
 
-def list_shards(storage: Storage, kind: ObjectKind, batches: Batches) -> Iterator[Any]:
+def pack_references(work: Work, buckets: Buckets, batches: Batches) -> Iterator[Any]:
+    """The references of units of work, in buckets."""
+    for items in read_values(batches):
+        scan = LocalEngine().scan(replace(work, items=items), Progress())
+        yield from buckets.pack(scan.columns(REFERENCES), is_listed=False)
+
+
+def pack_rows(schema: RowSchema, buckets: Buckets, batches: Batches) -> Iterator[Any]:
+    """References that are rows of a DataFrame, in buckets."""
+    for some in in_batches(batches, BATCHES_AT_ONCE):
+        rows = pa.Table.from_batches(some)
+        ids = batch_ids(rows)
+        columns: Columns = {"high": ids.high, "low": ids.low, **schema.read(REFERENCES, rows)}
+        yield from buckets.pack(columns, is_listed=False)
+
+
+def list_shards(
+    storage: Storage, kind: ObjectKind, buckets: Buckets, batches: Batches
+) -> Iterator[Any]:
+    """The listed objects, in buckets, and foreign names."""
     for shard in read_values(batches):
-        for part in read_listing_parts(storage, kind, shard):
-            columns: dict[str, Any] = {**id_columns_of(part.ids)}
-            columns |= {"size": part.size, "created_at": part.created_at}
-            yield _listed_batch(columns, len(part))
-            yield _listed_batch({"num_listed": [len(part)]}, 1)
-            if part.foreign:
-                yield _listed_batch({"foreign": part.foreign}, len(part.foreign))
+        for parts in in_batches(read_listing_parts(storage, kind, shard), LISTING_PARTS):
+            yield from buckets.pack(_listed_columns(parts), is_listed=True)
+            yield buckets.pack_foreign([path for part in parts for path in part.foreign])
 
 
-def _listed_batch(columns: dict[str, Any], count: int) -> Any:
-    types = dict.fromkeys((*OBJECT_COLUMNS, "foreign", "num_listed"), pa.int64())
-    types["foreign"] = pa.string()
-    return pa.RecordBatch.from_pydict(
-        {
-            name: pa.nulls(count, type_)
-            if columns.get(name) is None
-            else pa.array(columns[name], type_)
-            for name, type_ in types.items()
-        }
-    )
+def _listed_columns(parts: Sequence[Listing]) -> Columns:
+    ids = join([part.ids for part in parts])
+    columns: Columns = {"high": ids.high, "low": ids.low}
+    for name in LISTED:
+        found = [getattr(part, name) for part in parts]
+        if all(one is not None for one in found):
+            columns[name] = np.concatenate(found)
+    return columns
 
 
 def compare(
     storage: Storage,
     kind: ObjectKind,
     schema: RowSchema,
+    buckets: Buckets,
     cutoff: int | None,
-    batches: Batches,
-) -> Iterator[Any]:
-    """Joined rows without what is as it should be.
-
-    Matched rows become those of the wrong size, and a count; unreferenced ones are left out if
-    they are younger than the cutoff. Other rows pass.
-    """
-    for batch in batches:
-        what = batch.column("what")
-        is_matched = pc.equal(what, MATCHED)
-        is_unreferenced = pc.equal(what, UNREFERENCED)
-        if cutoff is None:
-            is_unreferenced = pa.nulls(batch.num_rows, pa.bool_()).fill_null(False)
-        yield batch.filter(pc.invert(pc.or_(is_matched, is_unreferenced)))
-        matched, unreferenced = batch.filter(is_matched), batch.filter(is_unreferenced)
-        if unreferenced.num_rows and cutoff is not None:
-            yield _old_objects(storage, kind, cutoff, unreferenced)
-        if matched.num_rows:
-            yield from _check_sizes(storage, kind, schema, matched)
-
-
-def _old_objects(storage: Storage, kind: ObjectKind, cutoff: int, rows: Any) -> Any:
-    size, created_at = (
-        None if rows.column(name).null_count else column_of(rows, name)
-        for name in ("size", "created_at")
+    exact_sizes: bool,
+    rows: Any,
+) -> Any:
+    """The outcome for one bucket, by the comparison of the local engine."""
+    is_listed = rows.column("is_listed")
+    listed, referenced = rows.filter(is_listed), rows.filter(pc.invert(is_listed))
+    ids, columns = buckets.references(referenced)
+    comparison = compare_columns(
+        storage,
+        ids,
+        columns,
+        buckets.listing(kind, listed),
+        Progress(),
+        cutoff=cutoff,
+        exact_sizes=exact_sizes,
     )
-    listing = Listing(kind, batch_ids(rows), size, created_at, ())
-    found = read_candidates(storage, listing, np.arange(rows.num_rows), Progress())
-    garbage = found.created_before(cutoff)
-    columns: dict[str, Any] = {**id_columns_of(garbage.ids)}
-    columns |= {"size": garbage.size, "created_at": garbage.created_at}
-    return _outcome(rows.schema, UNREFERENCED, len(garbage), columns)
+    garbage, wrong = comparison.unreferenced, comparison.mismatches()
+    foreign = listed.column("foreign").drop_null()
+    names = [*OBJECT_COLUMNS, "foreign", *schema.values]
+    is_absent = wrong.size == MISSING
+    return pa.concat_tables(
+        [
+            _outcome(names, NUM_LISTED, 1, {"size": [comparison.num_listed]}),
+            _outcome(names, NUM_MATCHED, 1, {"size": [comparison.num_matched]}),
+            _outcome(names, FOREIGN_NAME, len(foreign), {"foreign": foreign}),
+            _outcome(
+                names,
+                UNREFERENCED,
+                len(garbage),
+                id_columns_of(garbage.ids)
+                | {"size": garbage.size, "created_at": garbage.created_at},
+            ),
+            _outcome(
+                names,
+                np.where(is_absent, ABSENT, WRONG_SIZE),
+                len(wrong),
+                id_columns_of(wrong.ids)
+                | {"size": wrong.size}
+                | {
+                    name: to_signed(wrong.columns[name], column)
+                    for name, column in schema.tables[REFERENCES].items()
+                },
+            ),
+        ]
+    )
 
 
-def _check_sizes(storage: Storage, kind: ObjectKind, schema: RowSchema, rows: Any) -> Iterator[Any]:
-    size = rows.column("size").fill_null(MISSING).to_numpy(zero_copy_only=False).copy()
-    # Local disk lists names only.
-    unknown = np.flatnonzero(rows.column("size").is_null().to_numpy(zero_copy_only=False))
-    size[unknown] = read_sizes(storage, kind, batch_ids(rows)[unknown], Progress())
-    end = schema.read(REFERENCES, rows, ["end"])["end"]
-    is_wrong = (size != MISSING) & has_wrong_size(size, end, exact=True)
-    for what, chosen in ((ABSENT, size == MISSING), (WRONG_SIZE, is_wrong)):
-        bad = rows.filter(pa.array(chosen))
-        columns = {name: bad.column(name) for name in (*KEYS, *schema.values)}
-        columns["size"] = pa.array(size[chosen])
-        yield _outcome(rows.schema, what, bad.num_rows, columns)
-    matched = pa.array([int((size != MISSING).sum())])
-    yield _outcome(rows.schema, NUM_MATCHED, 1, {"size": matched})
-
-
-def _outcome(schema: Any, what: str, count: int, columns: dict[str, Any]) -> Any:
-    columns = {"what": pa.repeat(pa.scalar(what), count), **columns}
-    arrays = [
-        pa.array(columns[field.name], field.type)
-        if field.name in columns
-        else pa.nulls(count, field.type)
-        for field in schema
-    ]
-    # With the schema, which says that some columns have no nulls: all batches need the same one.
-    return pa.RecordBatch.from_arrays(arrays, schema=schema)
+def _outcome(names: Sequence[str], what: Any, count: int, columns: Mapping[str, Any]) -> Any:
+    types = dict.fromkeys(names, pa.int64()) | {"foreign": pa.string()}
+    found = {
+        name: pa.array(columns[name], type_) if name in columns else pa.nulls(count, type_)
+        for name, type_ in types.items()
+    }
+    return pa.table({"what": pa.array(np.broadcast_to(what, count), pa.int32()), **found})
 
 
 def delete(

@@ -7,6 +7,7 @@ import secrets
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
+from copy import copy
 from functools import partial
 from typing import Any, Self, TypeVar
 
@@ -39,6 +40,12 @@ class Source:
         self._function = function
         self.frame = map_in_arrow(self._values, function, schema)
 
+    def with_function(self, function: Callable[[Any], Any], schema: str) -> Source:
+        """Another function of the same values."""
+        other = copy(self)
+        other._function, other.frame = function, map_in_arrow(self._values, function, schema)
+        return other
+
     def find_failure(self) -> IcectlError | None:
         """Apply the function again to each value, and return the first error of icectl."""
         failures = map_in_arrow(self._values, partial(report_failure, self._function), FAILURE_SQL)
@@ -47,6 +54,12 @@ class Source:
             return None
         error: IcectlError = pickle.loads(found[0].error)  # noqa: S301 -- from our executors
         return error
+
+
+def map_groups(frame: Any, key: str, function: Callable[[Any], Any], schema: str) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        return frame.groupBy(key).applyInArrow(function, schema)
 
 
 def _spread(spark: Any, values: Iterable[Any]) -> Any:

@@ -228,6 +228,13 @@ class Storage(ABC):
     def ensure_conditional_writes(self) -> None:
         """Raise `RefusedError` if the storage ignores conditions on a put; probe it only once."""
 
+    def ensure_conditional_creates(self) -> None:
+        """The same for `put_if_absent` on a name that another writer may choose as well.
+
+        It takes requests of its own; names that contain a random id do not need it.
+        """
+        self.ensure_conditional_writes()
+
     def read_for_update(self, path: str) -> VersionedBytes:
         """Read an object that the caller will replace with `put_if_match`.
 

@@ -122,6 +122,7 @@ class ObjectStore(Storage):
         self.access = access
         self.is_bucket_root = not prefix
         self._honours_conditions = False
+        self._honours_creation = False
         self._start()
 
     def _start(self) -> None:
@@ -431,6 +432,28 @@ class ObjectStore(Storage):
         else:
             self._run(self._probe_conditions)
         self._honours_conditions = True
+
+    def ensure_conditional_creates(self) -> None:
+        self.ensure_conditional_writes()
+        if not self._honours_creation:
+            self._run(self._probe_creation)
+            self._honours_creation = True
+
+    def _probe_creation(self) -> None:
+        """Create an object twice: only a storage that ignores conditions does it."""
+        path = f"{PRIVATE_PREFIX}probe.{uuid4().hex}"
+        key = self._key(path)
+        try:
+            for _ in range(2):
+                with_retries(lambda: self._requests._put_object(key, b"", None, {}))
+        except RequestFailure as failure:
+            # The first attempt may meet its own object, if a response was lost.
+            if not _lost_race(failure):
+                raise self._error(failure, path) from None
+        else:
+            raise self._ignores_conditions("it ignored the condition 'only if absent'")
+        finally:
+            self._delete_batch([path])
 
     def _probe_conditions(self) -> None:
         """Replace an object that does not exist: only a storage that ignores conditions does it."""

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from icectl.format import node_columns, snapshot
+from icectl.ops.diff import chunks
+from icectl.pipeline import reference_changes
 from tests.command_line import environ, icectl
 from tests.official import built, random_history
 
@@ -25,8 +27,11 @@ def history(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.fixture(params=["objects", "columns"])
 def decoding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Both ways to decode a snapshot; which one is used depends on its size."""
+    """Both ways to decode snapshots and to compare manifests; sizes decide which one is used."""
     if request.param == "columns":
         monkeypatch.setattr(snapshot, "SMALL_PAYLOAD", 0)
         monkeypatch.setattr(node_columns, "FEW_ROWS", 0)
+        monkeypatch.setattr(chunks, "MANY_REFERENCES", 0)
+        monkeypatch.setattr(chunks, "REFERENCES_PER_LOOKUP", 0)
+        monkeypatch.setattr(reference_changes, "BLOCK", 3)
     yield

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from icectl.ops.diff.chunks import read_chunk_changes
-from icectl.ops.diff.compare import diff_nodes
+from icectl.ops.diff.nodes import diff_nodes
 from icectl.ops.diff.result import ChunkChanges, NodeDiff
 from icectl.ops.diff.versions import Versions, select_versions
 from icectl.render.diff import NODE_LISTS

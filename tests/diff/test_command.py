@@ -12,7 +12,7 @@ from rich.text import Text
 
 from icectl.ops.diff import chunks as chunks_of_arrays
 from icectl.ops.diff.chunks import read_chunk_changes
-from icectl.ops.diff.compare import diff_nodes
+from icectl.ops.diff.nodes import diff_nodes
 from icectl.ops.diff.versions import select_versions
 from icectl.render.diff import render_diff
 from icectl.render.screen import draw, make_console

@@ -9,7 +9,7 @@ import pytest
 
 from icectl.model.ids import NodeId
 from icectl.model.snapshot import GroupNodeData, NodeSnapshot
-from icectl.ops.diff.metadata import compare_metadata
+from icectl.ops.diff.nodes import compare_metadata
 from icectl.ops.diff.result import ABSENT
 
 

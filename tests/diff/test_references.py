@@ -9,11 +9,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from icectl.format import manifest as manifests
+from icectl.format.manifest import OpenManifest, encode_manifest
 from icectl.model.ids import ManifestId, NodeId
 from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, Spans
 from icectl.pipeline import coordinates as coordinate_sets
+from icectl.pipeline import reference_changes
 from icectl.pipeline.coordinates import CoordinateSet, coordinate_keys, distinct
-from icectl.pipeline.reference_changes import Side, compare_references
+from icectl.pipeline.reference_changes import (
+    NotInOrderError,
+    OrderedRefs,
+    Side,
+    compare_in_order,
+    compare_references,
+)
 from tests.diff.facts import rows
 
 Reference = tuple[RefKind, bytes, bytes, int, int, bytes, int]
@@ -21,9 +30,10 @@ Reference = tuple[RefKind, bytes, bytes, int, int, bytes, int]
 
 
 def spans(values: list[bytes]) -> Spans:
-    data = b"".join(values)
+    data = b"\0" + b"".join(values)
     lengths = np.array([len(value) for value in values], np.uint32)
-    starts = np.cumsum([0, *lengths.tolist()])[:-1].astype(np.uint32)
+    starts = np.cumsum([1, *lengths.tolist()])[:-1].astype(np.uint32)
+    starts[lengths == 0] = 0
     return Spans(data, starts, lengths)
 
 
@@ -110,6 +120,57 @@ def test_equals_the_plain_definition(
     assert rows(found.overwritten) == changed
     assert found.bytes_added == sum(size(after[index]) for index in added | changed)
     assert found.bytes_removed == sum(size(before[index]) for index in deleted | changed)
+
+
+def opened(references: dict[Any, Reference]) -> OpenManifest:
+    manifest, _ = part(references)
+    return OpenManifest(encode_manifest(manifest))
+
+
+@pytest.mark.parametrize("block", [1, 3, 100])
+def test_blocks_in_order_equal_the_whole(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference_changes, "BLOCK", block)
+
+    @settings(max_examples=150, deadline=None)
+    @given(references, references)
+    def compare(before: dict[Any, Reference], after: dict[Any, Reference]) -> None:
+        found = list(
+            compare_in_order(
+                *(OrderedRefs(opened(side), NodeId(bytes(8))) for side in (before, after))
+            )
+        )
+        whole = compare_references(side(before), side(after))
+        for kind in ("added", "overwritten", "deleted"):
+            blocks = [rows(getattr(changes, kind)) for changes in found]
+            assert set().union(*blocks) == rows(getattr(whole, kind))
+            assert sum(map(len, blocks)) == len(getattr(whole, kind))
+        assert sum(changes.bytes_added for changes in found) == whole.bytes_added
+        assert sum(changes.bytes_removed for changes in found) == whole.bytes_removed
+
+    compare()
+
+
+@settings(max_examples=150, deadline=None)
+@given(references, st.sets(st.integers(0, 9)))
+def test_lookups_find_what_is_there(references: dict[Any, Reference], wanted: set[int]) -> None:
+    manifest = opened(references)
+    (span,) = manifest.spans(NodeId(bytes(8)))
+    coordinates = np.array(sorted(wanted), np.uint32).reshape(-1, 1)
+    found = manifest.find(span, coordinates)
+    expected = {index: ref for index, ref in references.items() if index[0] in wanted}
+    assert rows(found.coordinates) == set(expected)
+    whole = Side(((manifest.manifest, found),))
+    assert compare_references(side(expected), whole).is_empty
+    assert not manifest.spans(NodeId(b"1" * 8))
+
+
+def test_references_out_of_order_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The whole manifest is compared then: what a reader finds there is another question."""
+    monkeypatch.setattr(manifests, "coordinate_order", lambda rows: np.arange(len(rows)))
+    reference: Reference = (RefKind.INLINE, bytes(12), b"x", 0, 0, b"", 0)
+    unsorted = opened({(index,): reference for index in (0, 2, 1)})
+    with pytest.raises(NotInOrderError):
+        OrderedRefs(unsorted, NodeId(bytes(8)))
 
 
 def test_other_dimensions_are_other_chunks() -> None:

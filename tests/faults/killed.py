@@ -17,8 +17,7 @@ import sys
 
 from icectl.model.ids import SnapshotId
 from icectl.ops.adopt import adopt_snapshot
-from icectl.ops.undo.execute import execute_undo
-from icectl.ops.undo.plan import UndoOptions, plan_restore, plan_undo
+from icectl.ops.undo.run import UndoOptions, execute_undo, plan_restore, plan_undo
 from icectl.pipeline.progress import Progress
 from icectl.repository.config import update_config
 from icectl.repository.initialize import initialize_repository

@@ -9,8 +9,8 @@ from typing import Any
 
 from icectl.checks.rules import Level
 from icectl.cli.main import run
+from icectl.ops.repair import NamedStep
 from icectl.ops.repair.run import (
-    NAMED,
     RepairOptions,
     RepairResult,
     execute_repair,
@@ -20,7 +20,7 @@ from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.storage.local import LocalStorage
 from tests.official import ic, zarr
 
-LOSSY = frozenset(NAMED)
+LOSSY = frozenset(NamedStep)
 
 
 def repair(where: Path, chosen: frozenset[str] = frozenset(), *, dry_run: bool = False) -> Any:

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from icectl.checks import rules
+from icectl.cli.main import run
 from icectl.ops.repair.repo_file import DAMAGED, UNSORTED, UNUSABLE
-from icectl.ops.repair.survey import DERIVABLE_LOG, LOST_CHUNK, LOST_MANIFEST, UNREADABLE_SNAPSHOT
+from icectl.ops.repair.steps import DERIVABLE_LOG, LOST_CHUNK, LOST_MANIFEST, UNREADABLE_SNAPSHOT
 from tests.official import ic
 from tests.repair.helpers import (
     LOSSY,
@@ -118,3 +119,21 @@ def test_nothing_is_lost_that_was_not_asked_for(code: str, whole: Path, tmp_path
     again = repair(where)
     assert [step for step in again.steps if step.done] == []
     assert {one.code for one in again.left} == {one.code for one in done.left}
+
+
+INSTEAD = {
+    "ICE0010": ("flags", "set", "move_node", "on"),
+    "ICE0011": ("restore", "--to", "@1", "--only", "config", "--yes"),
+    "ICE0019": ("tag", "create", "new"),
+}
+
+
+@pytest.mark.parametrize("code", INSTEAD)
+def test_what_helps_where_no_step_does(code: str, whole: Path, tmp_path: Path) -> None:
+    """As icectl-recovery(7) says."""
+    where = copied_with_source(whole, tmp_path / "repo")
+    before = versions(official(where))
+    DAMAGES[code](Patient(where))
+    assert run([*INSTEAD[code], "--quiet", "-r", str(where)], {"HOME": str(tmp_path)}) == 0
+    assert findings(where) == []
+    assert versions(official(where)) == before

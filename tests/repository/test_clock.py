@@ -16,7 +16,7 @@ from icectl.cli.main import run
 from icectl.format.repo import encode_repo
 from icectl.format.snapshot import decode_snapshot, encode_snapshot
 from icectl.model.repo import Availability, RepoStatus, Update
-from icectl.ops.repair.settings import plan_settings
+from icectl.ops.repair.repo_file import plan_settings
 from icectl.repository.open import open_repository
 from icectl.repository.ops_log import read_repo, walk_updates
 from icectl.storage.contract import Storage

@@ -1,4 +1,4 @@
-"""A proxy in front of a server that loses responses, delays, or answers for the server.
+"""A proxy in front of a server that loses responses, cuts connections, delays, or answers for it.
 
 It speaks HTTP/1.1 so far as to see where a request and its response end, and passes the
 bytes on unchanged (the Host header included, so that signatures stay valid).
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 import socket
 import threading
 import time
@@ -27,9 +28,16 @@ class Faults:
     """503 SlowDown, and the request never arrives."""
     refuse_above: int = 0
     """The same for requests while so many others are under way."""
+    cut_one_in: int = 0
+    """The connection ends in the middle of a body: of the request, if it has one, or the response.
+
+    The server gets as much of a request as the client could send."""
+    ignored_header: bytes = b""
+    """In lower case; the server does not get to see it."""
     delay: float = 0.0
     lost: int = 0
     refused: int = 0
+    cut: int = 0
     in_flight: list[int] = field(default_factory=list)
     """For each request in turn, how many were under way with it."""
     _under_way: int = 0
@@ -46,6 +54,9 @@ class Faults:
             if self.lose_one_in and number % self.lose_one_in == 0:
                 self.lost += 1
                 return "lose"
+            if self.cut_one_in and number % self.cut_one_in == 0:
+                self.cut += 1
+                return "cut"
             crowded = 0 < self.refuse_above < self._under_way
             if crowded or (self.refuse_one_in and number % self.refuse_one_in == 0):
                 self.refused += 1
@@ -113,11 +124,17 @@ def _serve(client: socket.socket, upstream: tuple[str, int], faults: Faults) -> 
                 head = b"\r\n".join(
                     line for line in head.split(b"\r\n") if not line.lower().startswith(b"expect:")
                 )
-            body = _read_body(requests, head)
+            if faults.ignored_header:
+                head = re.sub(rb"\r\n%s:[^\r]*" % faults.ignored_header, b"", head, flags=re.I)
             with faults.under_way(method):
+                fault = faults.next_fault(method)
+                length = _content_length(head)
+                if fault == "cut" and length:
+                    server.sendall(head + requests.read(length // 2))
+                    return
+                body = _read_body(requests, head)
                 if faults.delay:
                     time.sleep(faults.delay)
-                fault = faults.next_fault(method)
                 if fault == "refuse":
                     answer, payload = REFUSAL, SLOW_DOWN
                 else:
@@ -129,6 +146,9 @@ def _serve(client: socket.socket, upstream: tuple[str, int], faults: Faults) -> 
                     payload = b"" if bodiless else _read_body(responses, answer, until_close=True)
                     if fault == "lose":
                         return
+                    if fault == "cut":
+                        client.sendall(answer + payload[: len(payload) // 2])
+                        return
             client.sendall(answer + payload)
 
 
@@ -139,6 +159,11 @@ def _read_head(stream: socket.SocketIO) -> bytes:
         if line == b"\r\n":
             return b"".join(lines)
     return b""
+
+
+def _content_length(head: bytes) -> int:
+    found = re.search(rb"\r\ncontent-length: *(\d+)", head, re.IGNORECASE)
+    return int(found[1]) if found else 0
 
 
 def _read_body(stream: socket.SocketIO, head: bytes, *, until_close: bool = False) -> bytes:

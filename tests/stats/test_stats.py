@@ -11,9 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
+from icectl.errors import FormatError, UnsupportedError
+from icectl.format import manifest as manifest_format
+from icectl.format.envelope import FileType, decode_envelope, encode_envelope
+from icectl.format.manifest import decode_sizes
 from icectl.model.manifest import RefKind
 from icectl.ops.expire.policy import Policy
 from icectl.ops.gc.run import GcOptions, plan_run
+from icectl.ops.stats import reading
 from icectl.ops.stats.result import StatsResult
 from icectl.ops.stats.run import StatsOptions, measure
 from icectl.pipeline import distinct
@@ -23,8 +28,17 @@ from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.local import LocalStorage
 from tests.command_line import Icectl, environ, icectl  # noqa: F401
+from tests.format.mutations import mutations
 from tests.gc.repositories import messy_repository, now
-from tests.official import build_zoo, built, copied, linear_history, open_official, random_history
+from tests.official import (
+    build_zoo,
+    built,
+    copied,
+    linear_history,
+    many_virtual_refs,
+    open_official,
+    random_history,
+)
 
 EVERYTHING = StatsOptions(by_branch=True, by_tag=True, by_snapshot=True)
 
@@ -51,6 +65,55 @@ def test_zoo_equals_official(zoo: Path) -> None:
     result = measure(opened(zoo), EVERYTHING)
     assert totals(result) == official(zoo)
     assert all(totals(result))
+
+
+def test_small_manifests_are_summed_like_large_ones(
+    zoo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    few = measure(opened(zoo), EVERYTHING)
+    monkeypatch.setattr(manifest_format, "FEW_REFS", -1)
+    assert measure(opened(zoo), EVERYTHING) == few
+
+
+def test_damage_is_found_in_small_manifests_as_in_large_ones(
+    zoo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def decoded(data: bytes) -> bool:
+        try:
+            decode_sizes(data)
+        except (FormatError, UnsupportedError):
+            return False
+        return True
+
+    files = [path.read_bytes() for path in sorted((zoo / "manifests").iterdir())[:4]]
+    for data in files:
+        payload = decode_envelope(data).payload
+        for damaged in mutations(bytes(payload), 300):
+            file = encode_envelope(damaged, FileType.MANIFEST, 2)
+            monkeypatch.setattr(manifest_format, "FEW_REFS", 64)
+            few = decoded(file)
+            monkeypatch.setattr(manifest_format, "FEW_REFS", -1)
+            assert few == decoded(file)
+
+
+def test_locations_with_similar_digests_are_told_apart(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    where = built(tmp_path_factory, many_virtual_refs, 1_000)
+    before = measure(opened(where), EVERYTHING)
+    digest = reading.digest
+    for half in (slice(8), slice(8, 16)):
+
+        def half_known(text: str, size: int, known: slice = half) -> bytes:
+            found = bytearray(digest(text, size))
+            if size == 16:
+                found[known] = bytes(8)
+            return bytes(found)
+
+        monkeypatch.setattr(reading, "digest", half_known)
+        assert measure(opened(where), EVERYTHING) == before
+    assert totals(before) == official(where)
+    assert before.containers[0].num_objects > 1
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -24,7 +24,9 @@ from icectl.errors import (
     StorageError,
     ThrottledError,
 )
-from icectl.model.ids import ALPHABET
+from icectl.model.ids import ALPHABET, INITIAL_SNAPSHOT_ID
+from icectl.repository.initialize import initialize_repository
+from icectl.repository.ref_files import RefFiles
 from icectl.storage import object_store
 from icectl.storage.contract import ListingShard, Storage
 from icectl.storage.open import open_storage
@@ -33,7 +35,7 @@ from tests.failures import raises
 from tests.patience import assert_within, interrupt
 from tests.servers.azure import ACCOUNT_KEY, AzureServer
 from tests.servers.gcs import FORBIDDEN_BUCKET, PRIVATE_BUCKET, GcsServer
-from tests.servers.proxy import Faults
+from tests.servers.proxy import Faults, fault_proxy
 from tests.servers.s3 import S3Server, aws_environment, s3_client
 from tests.storage.conftest import Backend, backends
 
@@ -71,10 +73,11 @@ class TestLostResponses:
                 storage.put_if_absent("repo", b"4")
         assert storage.read("repo") == b"2"
 
-    def test_writers_at_the_same_time(self, behind_proxy: Proxied) -> None:
+    @pytest.mark.parametrize("fault", ["lose_one_in", "cut_one_in"])
+    def test_writers_at_the_same_time(self, behind_proxy: Proxied, fault: str) -> None:
         storage, faults = behind_proxy
         storage.put_if_absent("counter", b"")
-        faults.lose_one_in = 5
+        setattr(faults, fault, 5)
 
         def append(writer: int) -> None:
             for turn in range(5):
@@ -92,7 +95,7 @@ class TestLostResponses:
 
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(append, range(8)))
-        assert faults.lost > 0
+        assert faults.lost + faults.cut > 0
         assert Counter(storage.read("counter").split()) == Counter(
             b"%d.%d" % (writer, turn) for writer in range(8) for turn in range(5)
         )
@@ -115,6 +118,68 @@ class TestLostResponses:
         storage.ensure_conditional_writes()
         assert faults.lost > 0
         assert [info.path for info in storage.list("")] == ["a"]
+
+
+class TestCutConnections:
+    """In the middle of a body, of a response or of a request."""
+
+    CONTENT = bytes(range(256)) * 1024
+
+    def test_no_read_is_short(self, behind_proxy: Proxied) -> None:
+        storage, faults = behind_proxy
+        paths = [f"chunks/{number}" for number in range(6)]
+        for path in paths:
+            storage.put_if_absent(path, self.CONTENT)
+        faults.methods, faults.cut_one_in = frozenset({"GET"}), 2
+        assert storage.read(paths[0]) == self.CONTENT
+        assert storage.read_versioned(paths[0]).data == self.CONTENT
+        assert storage.read_range(paths[0], 1000, 100_000) == self.CONTENT[1000:101_000]
+        assert dict(storage.read_many(paths)) == dict.fromkeys(paths, self.CONTENT)
+        assert sorted(info.path for info in storage.list("chunks")) == paths
+        assert faults.cut >= 5
+
+    def test_a_read_that_is_always_cut_fails(
+        self, behind_proxy: Proxied, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("icectl.storage.retry.FIRST_DELAY", 0.001)
+        storage, faults = behind_proxy
+        storage.put_if_absent("a", self.CONTENT)
+        faults.methods, faults.cut_one_in = frozenset({"GET"}), 1
+        with pytest.raises(StorageError) as caught:
+            storage.read("a")
+        assert caught.value.exit_code == 14
+        ((_, error),) = storage.read_many(["a"])
+        assert isinstance(error, StorageError) and not isinstance(error, ObjectNotFoundError)
+
+    def test_every_write_is_whole_and_no_conflict(self, behind_proxy: Proxied) -> None:
+        storage, faults = behind_proxy
+        faults.cut_one_in = 2
+        version = storage.put_if_absent("repo", self.CONTENT)
+        for number in range(5):
+            content = self.CONTENT + b"%d" % number
+            version = storage.put_if_match("repo", content, version)
+            assert storage.read("repo") == content
+        assert faults.cut >= 5
+        with pytest.raises(PreconditionFailedError):
+            storage.put_if_absent("repo", b"other")
+
+    def test_a_write_that_is_always_cut_changes_nothing(
+        self, behind_proxy: Proxied, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("icectl.storage.retry.FIRST_DELAY", 0.001)
+        storage, faults = behind_proxy
+        version = storage.put_if_absent("repo", b"before")
+        faults.cut_one_in = 1
+        for put in (
+            lambda: storage.put_if_match("repo", self.CONTENT, version),
+            lambda: storage.put_if_absent("new", self.CONTENT),
+        ):
+            with pytest.raises(StorageError) as caught:
+                put()
+            assert caught.value.exit_code == 14
+        faults.cut_one_in = 0
+        assert storage.read("repo") == b"before"
+        assert [info.path for info in storage.list("")] == ["repo"]
 
 
 class TestRequests:
@@ -565,3 +630,30 @@ class TestWrongPlaces:
             storage.ensure_conditional_writes()
         assert caught.value.exit_code == 16
         assert list(storage.list("")) == []
+
+    @pytest.mark.usefixtures("each_driver")
+    def test_a_store_that_ignores_if_none_match_creates_nothing(
+        self, make_backend: Callable[[str], Backend]
+    ) -> None:
+        backend, faults = make_backend("moto"), Faults()
+        with fault_proxy(backend.environment["AWS_ENDPOINT_URL"], faults) as url:
+            storage = backend.open(endpoint_url=url)
+            initialize_repository(storage, spec_version=1)
+            RefFiles(storage).create_tag("v1", INITIAL_SNAPSHOT_ID)
+            paths = sorted(info.path for info in storage.list(""))
+
+            faults.ignored_header = b"if-none-match"
+            storage = backend.open(endpoint_url=url)
+            storage.ensure_conditional_writes()  # by If-Match alone, it would pass
+            refs, elsewhere = RefFiles(storage), make_backend("moto").open(endpoint_url=url)
+            for attempt in (
+                lambda: refs.create_branch("dev", INITIAL_SNAPSHOT_ID),
+                lambda: refs.create_tag("v1", INITIAL_SNAPSHOT_ID),
+                lambda: refs.delete_tag("v1"),
+                lambda: initialize_repository(elsewhere),
+            ):
+                with pytest.raises(RefusedError, match="only if absent") as caught:
+                    attempt()
+                assert caught.value.exit_code == 16
+            assert sorted(info.path for info in storage.list("")) == paths
+            assert list(elsewhere.list("")) == []

@@ -12,10 +12,13 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from icectl.pipeline.table_files import _json_lines
 from icectl.storage.local import LocalStorage
 from icectl.tables.scan import TableScan, read_table
-from icectl.tables.schemas import SCHEMAS
+from icectl.tables.schemas import INTEGER, INTEGERS, SCHEMAS, TEXT, TEXTS
 from tests.command_line import Icectl, environ, icectl
 from tests.tables.repositories import find_repository
 
@@ -62,6 +65,31 @@ def test_csv_and_jsonl(icectl: Icectl, zoo: Path, tmp_path: Path) -> None:
             assert json.loads(cells["coordinates"]) == row["coordinates"]
             for name in ("path", "chunk_id", "location", "offset", "last_modified"):
                 assert cells[name] == ("" if row[name] is None else str(row[name]))
+
+
+@settings(deadline=None)
+@given(
+    st.lists(
+        st.fixed_dictionaries(
+            {
+                "text": st.none() | st.text(st.characters(exclude_categories=["Cs"])),
+                "number": st.none() | st.integers(-(2**63), 2**63 - 1),
+                "numbers": st.none() | st.lists(st.integers(0, 2**40)),
+                'te"xts': st.none() | st.lists(st.none() | st.text('ab,"\\\n\0é☃')),
+            }
+        )
+    )
+)
+def test_json_lines_are_those_of_json(rows: list[dict[str, Any]]) -> None:
+    schema = pa.schema({"text": TEXT, "number": INTEGER, "numbers": INTEGERS, 'te"xts': TEXTS})
+    batch = pa.RecordBatch.from_pylist(rows, schema=schema)
+    ordered = [{name: row[name] for name in schema.names} for row in rows]
+    expected = [
+        json.dumps(row, ensure_ascii=False, separators=(",", ":")) + "\n" for row in ordered
+    ]
+    assert bytes(_json_lines(batch)).decode() == "".join(expected)
+    # A part of a batch has its buffers and begins elsewhere.
+    assert bytes(_json_lines(batch.slice(2))).decode() == "".join(expected[2:])
 
 
 def test_versions(icectl: Icectl, zoo: Path, tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -88,6 +90,21 @@ def test_objects_are_listed_by_ranges_where_that_helps(zoo: Path) -> None:
         for scan in (whole, sharded)
     ]
     assert paths[0] == paths[1] and len(set(paths[0])) == len(paths[0])
+
+
+def test_a_local_directory_is_listed_once(zoo: Path) -> None:
+    listed = []
+
+    class Watched(LocalStorage):
+        def _scan(self, directory: str) -> Iterator[Sequence[os.DirEntry[str]]]:
+            listed.append(directory)
+            return super()._scan(directory)
+
+    rows = [
+        row for batch in read_table(TableScan(Watched(zoo), "objects")) for row in batch["path"]
+    ]
+    assert len(rows) == sum(path.is_file() for path in zoo.rglob("*"))
+    assert len([directory for directory in listed if directory == "chunks"]) == 1
 
 
 def test_large_arrays_come_in_partitions_and_batches(large: Path) -> None:

@@ -11,8 +11,7 @@ import pytest
 
 from icectl.errors import ConflictError, PreconditionFailedError
 from icectl.model.repo import GCRanUpdate
-from icectl.ops.undo.execute import UndoResult, execute_undo
-from icectl.ops.undo.plan import UndoOptions, plan_restore, plan_undo
+from icectl.ops.undo.run import UndoOptions, UndoResult, execute_undo, plan_restore, plan_undo
 from icectl.pipeline.progress import Progress
 from icectl.repository.open import open_repository
 from icectl.repository.ops_log import OpsLogEntry, read_ops_log, read_repo

@@ -6,8 +6,7 @@ import pytest
 
 from icectl.errors import RefusedError, Remedy
 from icectl.model.ids import ChunkId, ManifestId
-from icectl.ops.undo.execute import execute_undo
-from icectl.ops.undo.plan import UndoOptions, plan_undo
+from icectl.ops.undo.run import UndoOptions, execute_undo, plan_undo
 from icectl.pipeline.progress import Progress
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage

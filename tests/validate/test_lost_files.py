@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from icectl.model.ids import INITIAL_SNAPSHOT_ID
 from tests.command_line import Icectl
 from tests.official import built
 from tests.validate.damage import Patient, build, copied_with_source
@@ -74,3 +75,32 @@ def test_the_list_is_complete(icectl: Icectl, where: Path, tmp_path: Path) -> No
     count = done.document["by_code"]["ICE0401"]
     assert count > 2
     assert len(missing.read_text().splitlines()) == count
+
+
+@pytest.mark.parametrize("kind", ["snapshots", "manifests"])
+@pytest.mark.parametrize("damage", ["lost", "damaged"])
+def test_needed_files_are_not_called_unreferenced(
+    icectl: Icectl, where: Path, kind: str, damage: str
+) -> None:
+    """Beside an unreadable file nobody knows which objects it needs."""
+    garbage = {
+        name: where / name / ("0" * 19 + "G") for name in ("snapshots", "manifests", "chunks")
+    }
+    for path in garbage.values():
+        path.write_bytes(b"x")
+
+    def run() -> tuple[list[str], str]:
+        document = icectl("validate", "--level", "chunks", "--json", "-r", str(where)).document
+        orphans = [one for one in document["findings"] if one["code"] == "ICE0404"]
+        notes = [one for one in document["notes"] if "unreferenced" in one]
+        return [one["object"] for one in orphans], " ".join(notes)
+
+    assert run() == (["chunks/", "manifests/", "snapshots/"], "")
+    for path in [*(where / kind).iterdir()]:
+        if path not in garbage.values() and path.name != str(INITIAL_SNAPSHOT_ID):
+            path.unlink() if damage == "lost" else path.write_bytes(b"damaged")
+            break
+    orphans, notes = run()
+    decidable = ["manifests/", "snapshots/"] if kind == "manifests" else ["snapshots/"]
+    assert orphans == decidable
+    assert "chunks/" in notes and ("manifests/" in notes) == (kind == "snapshots")

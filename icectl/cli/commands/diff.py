@@ -66,7 +66,7 @@ def diff(
     if sum((chunks, stat, name_only)) > 1:
         raise UsageError("only one of --chunks, --stat and --name-only can be given")
     from icectl.ops.diff.chunks import Detail, read_chunk_changes
-    from icectl.ops.diff.compare import diff_nodes
+    from icectl.ops.diff.nodes import diff_nodes
     from icectl.render.diff import (
         diff_document,
         diff_lines,

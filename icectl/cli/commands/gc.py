@@ -156,6 +156,7 @@ def collect(
         truncate_ops_log=truncate_ops_log,
         abandon_history=tuple(abandon_history),
         choose_engine=engines.choose,
+        lists_chunks_early=not engines.is_asked_for,
     )
 
     def finish_plan(run: PlannedRun) -> GcResult:

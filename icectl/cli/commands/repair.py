@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 from typing import Annotated, Literal
 
 import typer
@@ -10,6 +9,7 @@ import typer
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.options import DryRunOption, YesOption, command
+from icectl.ops.repair import NamedStep
 
 EXAMPLES = """
 icectl repair --dry-run  # show what can be repaired and what would remain
@@ -18,23 +18,14 @@ icectl repair --step drop_lost_references  # also give up lost chunks, which bec
 """
 
 
-class NamedStep(enum.StrEnum):
-    """An enumeration, because typer does not accept other lists of choices."""
-
-    RESTORE_REPO = "restore_repo"
-    DELETE_TAG = "delete_tag"
-    DROP_LOST_REFERENCES = "drop_lost_references"
-    RELEASE_VERSIONS = "release_versions"
-
-
 @command()
 def repair(
     context: CommandContext,
     step: Annotated[
         list[NamedStep] | None,
         typer.Option(metavar="ACTION"),
-        "Also execute the steps with this action, which lose data: restore_repo, "
-        "delete_tag, drop_lost_references or release_versions. Repeatable.",
+        f"Also execute the steps with this action, which lose data: {', '.join(NamedStep)}. "
+        "Repeatable.",
     ] = None,
     level: Annotated[
         Literal["refs", "metadata", "manifests", "chunks"],

@@ -13,8 +13,7 @@ from icectl.cli.options import OP_HELP, DryRunOption, Flag, YesOption, command
 from icectl.pipeline.progress import Progress
 
 if TYPE_CHECKING:
-    from icectl.ops.undo.execute import UndoResult
-    from icectl.ops.undo.plan import UndoOptions, UndoPlan
+    from icectl.ops.undo.run import UndoOptions, UndoPlan, UndoResult
     from icectl.repository.repository import Repository
 
 EXAMPLES = """
@@ -45,7 +44,7 @@ class WayBack:
     yes: YesOption = False
 
     def parse(self) -> UndoOptions:
-        from icectl.ops.undo.plan import UndoOptions, parse_part
+        from icectl.ops.undo.run import UndoOptions, parse_part
 
         return UndoOptions(parse_part(tuple(self.only)), self.undelete_tag, self.while_read_only)
 
@@ -71,7 +70,7 @@ def undo(
     `icectl undo` takes the first one back. Undoing a new tag deletes it, and its name can never be
     used again. A deleted tag comes back only with --undelete-tag.
     """
-    from icectl.ops.undo.plan import plan_undo
+    from icectl.ops.undo.run import plan_undo
 
     progress = Progress(context.progress)
     repository = context.open_repository(for_update=not way.dry_run)
@@ -95,7 +94,7 @@ def restore(
 
     The rules of `icectl undo` for tags and for deleted objects apply.
     """
-    from icectl.ops.undo.plan import plan_restore
+    from icectl.ops.undo.run import plan_restore
 
     progress = Progress(context.progress)
     repository = context.open_repository(for_update=not way.dry_run)
@@ -112,7 +111,7 @@ def _finish(
     progress: Progress,
 ) -> int:
     """Show the plan, ask, and execute it."""
-    from icectl.ops.undo.execute import build_result, execute_undo, missing_error
+    from icectl.ops.undo.run import build_result, execute_undo, missing_error
     from icectl.render.undo import render_undo
 
     planned = build_result(plan, dry_run=True, missing=plan.needed.missing)

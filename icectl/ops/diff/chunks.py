@@ -216,9 +216,10 @@ class _Comparison:
         self._read: Callable[[ManifestId], Manifest] = lru_cache(MANIFESTS_REMEMBERED)(
             source.read_manifest
         )
+        self._open: OpenManifests | None = None
         # Only a repository can open manifests, and not those of early generations.
-        can_open = isinstance(source, Repository) and source.is_writable
-        self._open = source.open_manifest if can_open else None
+        if isinstance(source, Repository) and source.is_writable:
+            self._open = source.open_manifest
 
     def __call__(self, group: _Group) -> list[ReferenceChanges]:
         from icectl.pipeline.reference_changes import NotInOrderError, compare_references

@@ -16,8 +16,7 @@ from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.node_columns import SnapshotColumns
 from icectl.model.repo import GCRanUpdate, RepoInfo
 from icectl.ops.gc.backups import BackupPlan, truncated
-from icectl.ops.gc.plan import GcPlan, snapshot_ids
-from icectl.ops.gc.protect import protect_snapshots, without
+from icectl.ops.gc.plan import GcPlan, protect_snapshots, snapshot_ids, without
 from icectl.ops.gc.reachability import read_snapshots
 from icectl.pipeline.deletion import DeletedBatch, DeleteFailure, delete_in_batches
 from icectl.pipeline.objects import ObjectKind

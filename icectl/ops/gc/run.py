@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from icectl.errors import ConflictError, FormatError, IcectlError, StorageError
 from icectl.ops.gc.backups import BackupPlan, plan_backups
 from icectl.ops.gc.execute import Deleted, VoidPlanError, execute_gc
-from icectl.ops.gc.plan import GcPlan, plan_gc
-from icectl.ops.gc.protect import protect_usable
+from icectl.ops.gc.plan import GcPlan, plan_gc, protect_usable
 from icectl.ops.gc.safeguards import (
     MaxDelete,
     check_backups_cutoff,
@@ -42,6 +41,8 @@ class GcOptions:
     abandon_history: tuple[str, ...] = ()
     """The newest backup of each lost timeline that is abandoned."""
     choose_engine: ChooseEngine = local_engine
+    lists_chunks_early: bool = True
+    """Begin to list chunks before the engine is known; in vain if it lists them itself."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +113,7 @@ def _plan(repository: Repository, options: GcOptions, progress: Progress) -> Pla
         known_missing=options.known_missing,
         abandon_history=options.abandon_history,
         choose_engine=options.choose_engine,
+        lists_chunks_early=options.lists_chunks_early,
         progress=progress,
     )
     num_spared = 0

@@ -19,8 +19,7 @@ import numpy as np
 from icectl.errors import IcectlError, RefusedError, Remedy, UsageError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import RepoInfo
-from icectl.ops.gc.plan import GcPlan
-from icectl.ops.gc.protect import protect_snapshots, protect_usable, with_garbage
+from icectl.ops.gc.plan import GcPlan, protect_snapshots, protect_usable, with_garbage
 from icectl.ops.private_files import open_private
 from icectl.pipeline.id_columns import BLOCK, IdSet, decode_names, union
 from icectl.pipeline.objects import Garbage, ObjectKind

@@ -24,7 +24,7 @@ from icectl.format.snapshot import encode_snapshot
 from icectl.format.transaction_log import encode_transaction_log
 from icectl.model.ids import ChunkId, ManifestId, SnapshotId
 from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind
-from icectl.model.repo import ExpirationRanUpdate, NewCommitUpdate, Ref, RepoInfo, SnapshotInfo
+from icectl.model.repo import NewCommitUpdate, Ref, RepoInfo, SnapshotInfo
 from icectl.model.snapshot import (
     ArrayNodeData,
     ChunkIndexRange,
@@ -35,18 +35,21 @@ from icectl.model.snapshot import (
     Snapshot,
 )
 from icectl.model.transaction_log import ArrayUpdatedChunks
-from icectl.ops.repair.derive_log import empty_log, recorded_chunks
-from icectl.ops.repair.history import describe
-from icectl.ops.repair.step import LostArray, Step, list_some, repo_step
-from icectl.ops.repair.survey import LOST_CHUNK, LOST_MANIFEST, Survey
+from icectl.ops.repair import NamedStep
+from icectl.ops.repair.logs import empty_log, recorded_chunks
+from icectl.ops.repair.steps import (
+    LOST_CHUNK,
+    LOST_MANIFEST,
+    LostArray,
+    Step,
+    Survey,
+)
 from icectl.pipeline.coordinates import CoordinateSet, coordinate_keys
 from icectl.pipeline.id_columns import IdSet, id_columns, id_set
 from icectl.pipeline.objects import ObjectKind
 from icectl.repository.clock import read_write_time
 from icectl.repository.edits import Edited, find_ref
-from icectl.repository.history import state_of
 from icectl.repository.open import open_repository, repository_at
-from icectl.repository.reparent import drop_snapshots
 from icectl.repository.repository import Repository
 from icectl.repository.update import update_repo
 from icectl.storage.contract import Storage
@@ -57,8 +60,6 @@ if TYPE_CHECKING:
 Extents = tuple[ChunkIndexRange, ...]
 
 MESSAGE = "Drop references to lost chunks"
-DROP = "drop_lost_references"
-RELEASE = "release_versions"
 COORDINATES_LISTED = 1000
 """In the result; the transaction log of the new commit has all of them."""
 COORDINATES_SHOWN = 10
@@ -353,7 +354,7 @@ def _step(
     if not arrays:
         what = "with the references of lost manifests, taken from older versions"
     return Step(
-        DROP,
+        NamedStep.DROP_LOST_REFERENCES,
         f"branch:{branch}",
         f"commit to {branch} {what}",
         lambda storage: _commit(storage, branch, tip, snapshot_id, loss),
@@ -441,47 +442,3 @@ def _simulate(
     return replace(
         repository, branch_tips=tips, _read_infos={**repository._read_infos, snapshot_id: new}
     )
-
-
-def plan_versions(repository: Repository, survey: Survey, notes: list[str]) -> Iterator[Step]:
-    """Older versions that refer to what is lost leave the history, and so do their tags."""
-    damaged = survey.affected((*LOST_MANIFEST, *LOST_CHUNK)) - survey.unreadable
-    if not damaged:
-        return
-    if repository.info is None:
-        notes.append(
-            "in spec version 1 older versions that refer to lost files stay in the history; "
-            "an expiration releases them"
-        )
-        return
-    released, tags = _find_versions(repository.info, damaged)
-    if not released:
-        return
-
-    def edit(info: RepoInfo) -> Edited:
-        released, tags = _find_versions(info, damaged)
-        edited = replace(
-            info,
-            tags=tuple(ref for ref in info.tags if ref.name not in tags),
-            deleted_tags=tuple(sorted({*info.deleted_tags, *tags}, key=str.encode)),
-        )
-        return drop_snapshots(edited, released), ExpirationRanUpdate()
-
-    listed = {one.id: one for one in repository.info.snapshots}
-    yield repo_step(
-        RELEASE,
-        "remove the older versions that refer to lost chunks from the history",
-        edit,
-        loses=(
-            *list_some((describe(listed[id_]) for id_ in sorted(released)), "snapshots"),
-            *(f"the tag {name}: its name cannot be used again" for name in sorted(tags)),
-        ),
-        by_name=True,
-    )
-
-
-def _find_versions(info: RepoInfo, damaged: set[SnapshotId]) -> tuple[set[SnapshotId], set[str]]:
-    """Those that can go, with their tags: branches keep what they point to."""
-    state = state_of(info)
-    released = (damaged & state.snapshots.keys()) - set(state.branches.values())
-    return released, {name for name, target in state.tags.items() if target in released}

@@ -1,10 +1,10 @@
-"""A `repo` file that is missing, damaged, or not the continuation of its own backups (V2)."""
+"""A `repo` file that is missing, damaged, or not the continuation of its own backups (V2), and
+settings in it that keep official clients from safe writes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence, Set
-from dataclasses import dataclass, field, replace
-from functools import partial
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from icectl.checks import rules
@@ -12,32 +12,31 @@ from icectl.checks.problem import Problem
 from icectl.checks.repo import check_repo
 from icectl.errors import StorageError
 from icectl.format.repo import encode_repo
-from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
     ExpirationRanUpdate,
     MetadataChangedUpdate,
     RepoInfo,
     SnapshotInfo,
     UpdateType,
-    ids_of,
 )
-from icectl.ops.adopt import adopt, find_parent, follow, free_name, info_of, unlisted_snapshots
-from icectl.ops.repair.step import Key, Step, aside_name, key_of, read_if_there, repo_step
+from icectl.ops.adopt import adopt
+from icectl.ops.config_keys import find_lost_conditions, set_key
+from icectl.ops.repair import NamedStep
+from icectl.ops.repair.lost_lines import Recovered, find_last_commits, plan_lost_lines, recover_step
+from icectl.ops.repair.steps import Key, Step, aside_name, key_of, read_if_there, repo_step
 from icectl.repository.backups import backup_name, list_backups
-from icectl.repository.clock import MAX_SKEW, is_ahead, read_write_time
-from icectl.repository.edits import DEFAULT_BRANCH, Edited
+from icectl.repository.clock import is_ahead, read_write_time
+from icectl.repository.config import config_object, read_config, update_config
+from icectl.repository.edits import Edited, leave_log_behind
 from icectl.repository.history import state_of
-from icectl.repository.lost_history import find_lost_history, find_lost_lines, recovered_name
-from icectl.repository.open import repository_at
+from icectl.repository.lost_history import find_lost_history
+from icectl.repository.open import open_repository, repository_at
 from icectl.repository.ops_log import REPO_PATH, backup_object, read_repo
 from icectl.repository.past import Timeline
 from icectl.repository.repository import Repository
-from icectl.repository.transitions import created_snapshot
 from icectl.repository.update import put_back, with_updates
 from icectl.storage.contract import Storage, VersionedBytes
 
-RESTORE = "restore_repo"
-RECOVER = "recover_branch"
 UNUSABLE = frozenset({"ICE0001"})
 """Nobody can open the repository."""
 DAMAGED = frozenset(
@@ -50,8 +49,6 @@ MOST_BACKUPS = 100
 """The newest ones, of which the best is chosen."""
 
 State = Literal["sound", "damaged"]
-_Recovered = tuple[str, str, Sequence[SnapshotInfo]]
-"""The name of a new branch, the branch that its commits followed, and the commits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,12 +204,12 @@ def _plan_restore(
         return
     found = read_if_there(storage, REPO_PATH)
     is_readable = plan.repository is not None
-    recovered = [*_find_last_commits(_state(storage, best))]
+    recovered = [*find_last_commits(_state(storage, best))]
     what = "missing" if found is None else "damaged"
     assert best.info is not None
     newest = best.info.latest_updates[0].update_type.kind
     step = Step(
-        RESTORE,
+        NamedStep.RESTORE_REPO,
         REPO_PATH,
         f"replace the {what} file by its backup {best.name}",
         lambda storage: _put_back(storage, best, found, recovered, damaged=True),
@@ -221,18 +218,18 @@ def _plan_restore(
         by_name=is_readable,
     )
     plan.steps.append(step)
-    if not step.by_name or RESTORE in chosen:
+    if not step.by_name or NamedStep.RESTORE_REPO in chosen:
         _follow_up(storage, plan, best, recovered)
     else:
         plan.repository = None  # what follows from a wrong history would be wrong
 
 
 def _follow_up(
-    storage: Storage, plan: RepoFilePlan, best: _Candidate, recovered: Sequence[_Recovered]
+    storage: Storage, plan: RepoFilePlan, best: _Candidate, recovered: Sequence[Recovered]
 ) -> None:
     plan.repository = _state(storage, best)
     for one in recovered:
-        _add(plan, _recover_step(*one))
+        _add(plan, recover_step(*one))
 
 
 def _state(storage: Storage, candidate: _Candidate) -> Repository:
@@ -244,7 +241,7 @@ def _put_back(
     storage: Storage,
     best: _Candidate,
     found: VersionedBytes | None,
-    recovered: Sequence[_Recovered],
+    recovered: Sequence[Recovered],
     *,
     damaged: bool,
 ) -> None:
@@ -265,64 +262,6 @@ def _put_back(
     put_back(storage, data, found, aside)
 
 
-def _find_last_commits(
-    repository: Repository, known: Set[SnapshotId] = frozenset()
-) -> Iterator[_Recovered]:
-    """Commits that no backup lists: their logs lead from the tip of a branch to them.
-
-    Those that are `known` are of another history.
-    """
-    info = repository.info
-    assert info is not None
-    newest = info.latest_updates[0].updated_at
-    if info.unknown_fields or is_ahead(newest, repository.storage.read_clock()):
-        return  # the backup can only be put back as it is
-    # Of several names for one tip, main counts.
-    by_name = sorted(info.branches, key=lambda ref: (ref.name == DEFAULT_BRANCH, ref.name))
-    tips = {ref.snapshot_id: ref.name for ref in by_name}
-    found = sorted(
-        unlisted_snapshots(repository, newest - MAX_SKEW, known), key=lambda one: one.flushed_at
-    )
-    infos: dict[SnapshotId, SnapshotInfo] = {}
-    ends: dict[SnapshotId, str] = {}
-    for snapshot in found:
-        # A recovered commit may have followed another one.
-        parent = find_parent(repository, snapshot, [*reversed(infos), *reversed(tips)])
-        if parent is not None:
-            ends[snapshot.id] = ends.pop(parent, "") or tips.get(parent, "commit")
-            infos[snapshot.id] = info_of(snapshot, parent)
-    listed = {one.id: one for one in info.snapshots}
-    for snapshot_id, branch in ends.items():
-        chain = follow(infos, snapshot_id, listed)
-        if chain:
-            yield _name_branch(repository, branch, chain)
-
-
-def _name_branch(repository: Repository, branch: str, chain: Sequence[SnapshotInfo]) -> _Recovered:
-    name = free_name(repository, recovered_name(branch, chain[-1].id))
-    return name, branch, chain
-
-
-def _recover_step(
-    name: str, branch: str, chain: Sequence[SnapshotInfo], mends: Collection[Key] = ()
-) -> Step:
-    count = f"{len(chain):,} commits" if len(chain) > 1 else "1 commit"
-    return repo_step(
-        RECOVER,
-        f"create the branch {name} for {count} that followed {branch}",
-        partial(_adopt_unless_there, branch=name, chain=chain),
-        object_=f"branch:{name}",
-        mends=mends,
-        accept_older=True,
-    )
-
-
-def _adopt_unless_there(info: RepoInfo, *, branch: str, chain: Sequence[SnapshotInfo]) -> Edited:
-    if any(ref.name == branch and ref.snapshot_id == chain[-1].id for ref in info.branches):
-        return info, MetadataChangedUpdate()
-    return adopt(info, branch, chain)
-
-
 def _plan_lost_history(storage: Storage, plan: RepoFilePlan, keys: Sequence[Key]) -> None:
     assert plan.repository is not None and plan.repository.info is not None
     info = plan.repository.info
@@ -337,82 +276,8 @@ def _plan_lost_history(storage: Storage, plan: RepoFilePlan, keys: Sequence[Key]
             if not _plan_return(storage, plan, newest.name, mends):
                 return
             info = continued
-    _plan_lost_lines(plan, Timeline(storage, info), mends)
-
-
-def _plan_lost_lines(plan: RepoFilePlan, timeline: Timeline, mends: Collection[Key]) -> None:
-    """Branches for all that only lost timelines list, and for each ref that they set.
-
-    The oldest come first: after an interruption, those that are left are found again by what no
-    ref reaches yet.
-    """
-    assert plan.repository is not None and plan.repository.info is not None
-    storage, layout = plan.repository.storage, plan.repository.layout
-    reachable = state_of(plan.repository.info).reachable
-    lost = find_lost_history(timeline, reachable)
-    files = {one.path for one in storage.list(layout.snapshots, with_info=False)}
-    there = {id_ for id_ in lost.snapshots if layout.snapshot(id_) in files}
-    known = {*ids_of(plan.repository.info.snapshots), *lost.snapshots}
-    known.update(id_ for one in timeline.updates if (id_ := created_snapshot(one)) is not None)
-    planned: set[SnapshotId] = set()
-    for line in find_lost_lines(timeline, lost, reachable | there):
-        if line.is_recovered:
-            continue
-        found = _LostCommits()
-        for backup in line.backups:
-            found.add(read_repo(storage, backup.path))
-        # The last commit of the lost history is in no backup.
-        last = {
-            chain[-1].id: (branch, chain)
-            for _, branch, chain in _find_last_commits(repository_at(storage, line.state), known)
-        }
-        continued = {chain[0].parent_id for _, chain in last.values()} & line.made
-        own = line.made | last.keys()
-        refs = {ref.snapshot_id: ref.name for ref in reversed(line.unrecovered_refs)}
-        targets = {id_: name for id_, name in refs.items() if id_ not in continued | planned}
-        for id_, (branch, chain) in last.items():
-            found.infos.update((one.id, one) for one in chain)
-            known.update(one.id for one in chain)
-            targets[id_] = branch
-        for id_ in sorted(targets, key=lambda id_: (id_ in own, found.infos[id_].flushed_at)):
-            _plan_recovery(plan, found, id_, targets[id_], mends)
-        planned.update(targets)
-        rest = [found.infos[id_] for id_ in found.infos.keys() & there]
-        for one in sorted(rest, key=lambda one: one.flushed_at, reverse=True):
-            if one.id not in state_of(plan.repository.info).reachable:
-                _plan_recovery(plan, found, one.id, found.names.get(one.id, "commit"), mends)
-
-
-@dataclass(slots=True)
-class _LostCommits:
-    """What the states of a lost timeline say, where they differ the newest one."""
-
-    infos: dict[SnapshotId, SnapshotInfo] = field(default_factory=dict)
-    names: dict[SnapshotId, str] = field(default_factory=dict)
-    """Of a ref at the snapshot."""
-
-    def add(self, older: RepoInfo) -> None:
-        for one in older.snapshots:
-            self.infos.setdefault(one.id, one)
-        for ref in (*older.branches, *older.tags):
-            self.names.setdefault(ref.snapshot_id, ref.name)
-
-
-def _plan_recovery(
-    plan: RepoFilePlan,
-    lost: _LostCommits,
-    snapshot_id: SnapshotId,
-    ref: str,
-    mends: Collection[Key],
-) -> None:
-    assert plan.repository is not None and plan.repository.info is not None
-    listed = state_of(plan.repository.info).snapshots
-    if snapshot_id in listed:
-        chain: Sequence[SnapshotInfo] | None = [listed[snapshot_id]]
-    else:
-        chain = follow(lost.infos, snapshot_id, listed)
-    if chain:
-        _add(plan, _recover_step(*_name_branch(plan.repository, ref, chain), mends))
+    for step in plan_lost_lines(plan.repository, Timeline(storage, info), mends):
+        _add(plan, step)
 
 
 def _plan_return(storage: Storage, plan: RepoFilePlan, name: str, keys: Collection[Key]) -> bool:
@@ -426,10 +291,10 @@ def _plan_return(storage: Storage, plan: RepoFilePlan, name: str, keys: Collecti
     found = read_if_there(storage, REPO_PATH)
     if best is None or found is None:
         return False
-    recovered = [*_find_last_commits(_state(storage, best))]
+    recovered = [*find_last_commits(_state(storage, best))]
     plan.steps.append(
         Step(
-            RESTORE,
+            NamedStep.RESTORE_REPO,
             REPO_PATH,
             f"replace the older file by its backup {best.name}, which continues its history",
             lambda storage: _put_back(storage, best, found, recovered, damaged=False),
@@ -438,3 +303,54 @@ def _plan_return(storage: Storage, plan: RepoFilePlan, name: str, keys: Collecti
     )
     _follow_up(storage, plan, best, recovered)
     return True
+
+
+def plan_settings(repository: Repository, now: int) -> Iterator[Step]:
+    """Needs no file but the one that was opened; `now` is the storage's time."""
+    # Nothing else is written while the ops log is locked.
+    yield from _plan_ops_log(repository, now)
+    yield from _plan_conditions(repository)
+
+
+def _plan_ops_log(repository: Repository, now: int) -> Iterator[Step]:
+    """Leave entries from the future behind, in the backup that the new newest entry follows.
+
+    They keep their times there: no entry of the log and no backup is rewritten, so the provenance
+    of every state can still be checked.
+    """
+
+    def is_locked(info: RepoInfo) -> bool:
+        return bool(info.latest_updates) and is_ahead(info.latest_updates[0].updated_at, now)
+
+    def edit(info: RepoInfo) -> Edited:
+        return leave_log_behind(info) if is_locked(info) else (info, MetadataChangedUpdate())
+
+    if repository.info is not None and is_locked(repository.info):
+        yield repo_step(
+            "restart_ops_log",
+            "add a current entry to the ops log",
+            edit,
+            mends=[(rules.FUTURE_TIME.code, REPO_PATH)],
+            # Setting the status is an operation too, and is refused until this one is done.
+            whatever_status=True,
+        )
+
+
+def _plan_conditions(repository: Repository) -> Iterator[Step]:
+    def find(config: dict[str, object]) -> list[str]:
+        return find_lost_conditions(config, repository.storage)
+
+    def reset(config: dict[str, object]) -> dict[str, object]:
+        for key in find(config):
+            config = set_key(config, key, None)
+        return config
+
+    if find(read_config(repository)):
+        object_ = config_object(repository)
+        yield Step(
+            "reset_storage_settings",
+            object_,
+            "enable the conditional writes of official clients",
+            lambda storage: update_config(open_repository(storage), reset),
+            mends=frozenset({(rules.CONDITIONS_OFF.code, object_)}),
+        )

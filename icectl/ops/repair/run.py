@@ -13,17 +13,16 @@ from icectl.errors import FormatError, RefusedError, RepositoryNotFoundError
 from icectl.model.ids import SnapshotId
 from icectl.ops.repair.history import (
     plan_branches,
+    plan_branches_v1,
     plan_first_snapshot,
     plan_release,
     plan_tags,
+    plan_versions,
 )
-from icectl.ops.repair.history_v1 import plan_branches_v1
 from icectl.ops.repair.logs import plan_logs
-from icectl.ops.repair.references import DROP, RELEASE, plan_references, plan_versions
-from icectl.ops.repair.repo_file import RESTORE, Backup, plan_repo_file
-from icectl.ops.repair.settings import plan_settings
-from icectl.ops.repair.step import LostArray, Step, key_of
-from icectl.ops.repair.survey import Survey
+from icectl.ops.repair.references import plan_references
+from icectl.ops.repair.repo_file import Backup, plan_repo_file, plan_settings
+from icectl.ops.repair.steps import LostArray, Step, Survey, key_of
 from icectl.ops.validate.findings import Report
 from icectl.ops.validate.history import read_history
 from icectl.ops.validate.refs import check_ops_log, check_refs
@@ -34,15 +33,12 @@ from icectl.repository.ops_log import REPO_PATH
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 
-NAMED = (RESTORE, "delete_tag", DROP, RELEASE)
-"""The actions that lose data, and are executed only if they are asked for."""
-
 
 @dataclass(frozen=True, slots=True)
 class RepairOptions:
     level: Level = Level.CHUNKS
     chosen: frozenset[str] = frozenset()
-    """Actions of `NAMED` that are to be executed."""
+    """Actions of `NamedStep` that are to be executed."""
 
 
 @dataclass(frozen=True, slots=True)

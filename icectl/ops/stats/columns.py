@@ -11,6 +11,18 @@ from numpy.typing import NDArray
 from icectl.format.manifest import FewRefs
 from icectl.model.manifest import ArrayManifest, Manifest, RefKind
 from icectl.model.redaction import redact_location
+from icectl.ops.stats.reading import (
+    BITS,
+    FILES,
+    NATIVE,
+    VIRTUAL,
+    ManifestNote,
+    ManifestUse,
+    SumManifests,
+    Usage,
+    mask_names,
+    mask_words,
+)
 from icectl.ops.stats.result import (
     ArrayStats,
     ContainerStats,
@@ -18,17 +30,6 @@ from icectl.ops.stats.result import (
     RefStats,
     SnapshotStats,
 )
-from icectl.ops.stats.summing import (
-    BITS,
-    FILES,
-    NATIVE,
-    VIRTUAL,
-    ManifestNote,
-    SumManifests,
-    mask_names,
-    mask_words,
-)
-from icectl.ops.stats.usage import ManifestUse, Usage
 from icectl.pipeline.engine import Columns, Rows
 from icectl.pipeline.id_columns import BLOCK, id_columns
 from icectl.pipeline.locations import number_locations

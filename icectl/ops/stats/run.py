@@ -11,9 +11,15 @@ from typing import TYPE_CHECKING
 
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import SnapshotInfo
+from icectl.ops.stats.reading import (
+    BITS,
+    Breakdown,
+    Usage,
+    read_usage,
+    ref_masks,
+    sum_manifests,
+)
 from icectl.ops.stats.result import BackupStats, ManifestStats, StatsResult
-from icectl.ops.stats.summing import BITS, Breakdown, sum_manifests
-from icectl.ops.stats.usage import Usage, read_usage, ref_masks
 from icectl.pipeline.engine import ChooseEngine
 from icectl.pipeline.local_engine import local_engine
 from icectl.pipeline.progress import Progress

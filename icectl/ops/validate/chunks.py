@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,6 +23,7 @@ from icectl.pipeline.id_columns import IdSet, id_columns, id_set, sort_order
 from icectl.pipeline.listings import Listing, read_listing
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
+from icectl.repository.history import History
 from icectl.repository.repository import Repository
 
 SHOWN_NAMES = 3
@@ -33,24 +34,29 @@ def check_chunks(
     references: Scan,
     listed: Listed,
     repository: Repository,
+    history: History,
     metadata: Metadata,
     manifests: Sequence[ManifestItem],
     report: Report,
     progress: Progress,
     *,
-    with_orphans: bool,
+    orphans_of: Collection[ObjectKind],
 ) -> int:
-    """Report missing chunks and wrong sizes; return the number of chunks that were compared."""
+    """Report missing chunks and wrong sizes; return the number of chunks that were compared.
+
+    Unreferenced objects are reported of the kinds `orphans_of`.
+    """
     comparison = engine.compare(references, listed, progress, exact_sizes=True)
     found = comparison.mismatches()
     if len(found):
         users = _find_users(engine, repository, found.ids, manifests, metadata, progress)
         _report_mismatches(found, users, metadata, report)
-    if with_orphans:
-        orphans = comparison.unreferenced
-        _report_orphans(ObjectKind.CHUNK, len(orphans), orphans.first(SHOWN_NAMES), report)
+    if history.whole:
+        if ObjectKind.CHUNK in orphans_of:
+            orphans = comparison.unreferenced
+            _report_orphans(ObjectKind.CHUNK, len(orphans), orphans.first(SHOWN_NAMES), report)
         _report_foreign(ObjectKind.CHUNK, comparison.num_foreign, comparison.foreign, report)
-        check_other_orphans(repository, metadata, report, progress)
+        _check_other_orphans(repository, history, metadata, orphans_of, report, progress)
     return comparison.num_matched
 
 
@@ -121,19 +127,67 @@ def _find_users(
     return users
 
 
-def check_other_orphans(
-    repository: Repository, metadata: Metadata, report: Report, progress: Progress
+def find_decidable(
+    repository: Repository,
+    history: History,
+    metadata: Metadata,
+    lost_manifests: int,
+    report: Report,
+) -> tuple[frozenset[ObjectKind], str | None]:
+    """The kinds of which it is known what is needed, and why the others are not looked at.
+
+    A file that cannot be read may need any other.
+    """
+    undecided: set[ObjectKind] = set()
+    reasons: list[str] = []
+    if not repository.lists_snapshots and any(
+        problem.rule is rules.REPO_UNREADABLE for problem, _ in report.problems
+    ):
+        undecided.update(ObjectKind)
+        reasons.append("a ref cannot be read")
+    lost_snapshots = len(history.parents.keys() - metadata.snapshots)
+    if lost_snapshots:
+        undecided |= {ObjectKind.MANIFEST, ObjectKind.CHUNK}
+        if not repository.lists_snapshots:  # it names its parent
+            undecided |= {ObjectKind.SNAPSHOT, ObjectKind.TRANSACTION_LOG}
+        reasons.append(_cannot_be_read(lost_snapshots, "snapshot"))
+    lost_manifests += len(metadata.uses.keys() - metadata.claims.keys())
+    if lost_manifests:
+        undecided.add(ObjectKind.CHUNK)
+        reasons.append(_cannot_be_read(lost_manifests, "manifest"))
+    if not undecided:
+        return frozenset(ObjectKind), None
+    directories = " and ".join(f"{kind.directory}/" for kind in ObjectKind if kind in undecided)
+    why = " and ".join(reasons)
+    return (
+        frozenset(ObjectKind) - undecided,
+        f"unreferenced objects in {directories} were not looked for, since {why}",
+    )
+
+
+def _cannot_be_read(count: int, kind: str) -> str:
+    return f"1 {kind} cannot be read" if count == 1 else f"{count:,} {kind}s cannot be read"
+
+
+def _check_other_orphans(
+    repository: Repository,
+    history: History,
+    metadata: Metadata,
+    orphans_of: Collection[ObjectKind],
+    report: Report,
+    progress: Progress,
 ) -> None:
     """Of every kind but chunks."""
     needed: dict[ObjectKind, IdSet] = {
-        ObjectKind.SNAPSHOT: id_set(metadata.snapshots),
+        ObjectKind.SNAPSHOT: id_set(history.parents),
         ObjectKind.TRANSACTION_LOG: id_set(metadata.logs),
-        ObjectKind.MANIFEST: id_set(metadata.claims),
+        ObjectKind.MANIFEST: id_set(metadata.claims.keys() | metadata.uses.keys()),
     }
     for kind, ids in needed.items():
         listed = _list(repository, kind, progress)
-        orphans = listed.ids[~ids.contains(listed.ids)]
-        _report_orphans(kind, len(orphans), orphans, report)
+        if kind in orphans_of:
+            orphans = listed.ids[~ids.contains(listed.ids)]
+            _report_orphans(kind, len(orphans), orphans, report)
         _report_foreign(kind, len(listed.foreign), listed.foreign, report)
 
 

@@ -10,7 +10,7 @@ from icectl.checks.problem import Problem
 from icectl.checks.rules import Level
 from icectl.errors import Hint
 from icectl.model.ids import SnapshotId
-from icectl.ops.validate.chunks import check_chunks
+from icectl.ops.validate.chunks import check_chunks, find_decidable
 from icectl.ops.validate.findings import Report
 from icectl.ops.validate.manifests import (
     CheckManifests,
@@ -85,16 +85,23 @@ def _check(engine: Engine, check: DeepCheck, report: Report, progress: Progress)
             if any(note.has_long_ids for note in found):
                 check.notes.append("the chunk files of this early generation were not looked for")
             else:
+                lost_manifests = sum(note.num_chunk_refs is None for note in found)
+                orphans_of, why_not = find_decidable(
+                    check.repository, check.history, metadata, lost_manifests, report
+                )
+                if why_not is not None and check.history.whole:
+                    check.notes.append(why_not)
                 count = check_chunks(
                     engine,
                     scan,
                     listed,
                     check.repository,
+                    check.history,
                     metadata,
                     manifests,
                     report,
                     progress,
-                    with_orphans=check.history.whole,
+                    orphans_of=orphans_of,
                 )
                 checked = replace(checked, chunks=count)
     if check.level >= Level.DATA:

@@ -27,7 +27,7 @@ def fresh_copy(source: Path, name: str) -> tuple[Path, Callable[[], None]]:
     return target, copy
 
 
-@job("expire 100,000 snapshots")
+@job("expire 100,000 snapshots", target=1)
 def expire_many(scale: Scale) -> Comparison:
     source = dataset("many_snapshots", scale.of(100_000))
     theirs, copy_theirs = fresh_copy(source, "expire-theirs")
@@ -38,7 +38,7 @@ def expire_many(scale: Scale) -> Comparison:
     )
 
 
-@job("expire 100,000 snapshots, retention plan")
+@job("expire 100,000 snapshots, retention plan", target=1.5)
 def plan_retention(scale: Scale) -> Comparison:
     source = dataset("many_snapshots", scale.of(100_000))
     theirs, copy = fresh_copy(source, "expire-theirs")

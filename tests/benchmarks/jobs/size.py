@@ -73,6 +73,9 @@ register(
     f"diff --stat of {written_refs}", WRITTEN, written, ("diff", "before", "--stat"), from_before
 )
 register("diff of 1,000 in 5,000,000 refs", REFERENCES, changed, ("diff", "before"), from_before)
+register(
+    "diff --stat of 1,000 in 5,000,000 refs", REFERENCES, changed, ("diff", "before", "--stat")
+)
 
 many_arrays = "10,000 arrays, 50 commits"
 register(f"diff, {many_arrays}", ARRAYS, wide, ("diff", "first"), from_first)
