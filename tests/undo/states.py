@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from icectl.model.repo import RepoInfo
-from icectl.ops.undo.execute import UndoResult, execute_undo
-from icectl.ops.undo.plan import UndoOptions, plan_undo
+from icectl.ops.undo.run import UndoOptions, UndoResult, execute_undo, plan_undo
 from icectl.pipeline.progress import Progress
 from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
