@@ -1,6 +1,7 @@
-"""What import-linter (`make lint`) cannot check: only the command line reads the environment.
+"""What import-linter (`make lint`) cannot check.
 
-Storages read the standard variables of the clouds, in one place.
+Only the command line reads the environment; storages read the standard variables of the clouds, in
+one place. No test module imports another.
 """
 
 from __future__ import annotations
@@ -37,3 +38,11 @@ def test_only_the_command_line_reads_the_environment(path: Path) -> None:
 
 def test_the_check_can_fail() -> None:
     assert reads_environment(ast.parse("import os\nx = os.environ['A']\n")) == [2]
+
+
+def test_no_test_module_imports_another() -> None:
+    tests = Path(__file__).parent
+    for path in tests.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("tests"):
+                assert ".test_" not in f".{node.module}", path

@@ -205,3 +205,16 @@ def flip_bit(path: str, bit: int) -> Alter:
         return bytes(damaged)
 
     return alter
+
+
+def before_the_write(act: Callable[[], object]) -> Callable[[Request], None]:
+    """Somebody else acts once, just before the state is replaced."""
+    acted = False
+
+    def hook(request: Request) -> None:
+        nonlocal acted
+        if request.method == "put_if_match" and request.path == "repo" and not acted:
+            acted = True
+            act()
+
+    return hook

@@ -7,24 +7,13 @@ import shutil
 import pytest
 
 from icectl.errors import RepositoryNotFoundError
-from icectl.repository.config import read_config
 from icectl.repository.initialize import initialize_repository
 from icectl.repository.open import open_repository
 from icectl.repository.ops_log import OpsLogEntry, read_ops_log
 from icectl.storage.local import LocalStorage
-from tests.faults.killing import MOST_STEPS, kill_at_every_step
+from tests.faults.killing import MOST_STEPS, kill_at_every_step, state_of
 
 official = pytest.importorskip("tests.official")
-
-
-def state_of(root):
-    repository = open_repository(LocalStorage(str(root)))
-    return (
-        dict(repository.branches()),
-        dict(repository.tags()),
-        repository.deleted_tags(),
-        read_config(repository).get("inline_chunk_threshold_bytes"),
-    )
 
 
 @pytest.fixture(scope="module")

@@ -16,12 +16,11 @@ from icectl.repository.open import open_repository
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from tests.command_line import Icectl
-from tests.faults.storage import FaultyStorage, fail_once
-from tests.faults.test_killed import MOST_STEPS, kill_at_every_step, state_of
+from tests.faults.killing import MOST_STEPS, kill_at_every_step, state_of
+from tests.faults.storage import FaultyStorage, before_the_write, fail_once
 from tests.official import copied, linear_history
 from tests.official.histories import commit
 from tests.repair.helpers import commits_work, content, findings, official, read_version, versions
-from tests.undo.test_faults import before_the_write
 
 
 @pytest.fixture

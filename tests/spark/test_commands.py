@@ -217,6 +217,11 @@ def test_export_equals_the_local_one(
     assert again.error["kind"] == "refused"
 
 
+@pytest.mark.usefixtures("spark")
+def test_the_session_of_the_tests_leaves_no_credentials_in_this_process() -> None:
+    assert [name for name in os.environ if name.startswith("AWS_")] == []
+
+
 def test_views_have_what_a_query_names() -> None:
     assert plan_views(
         "SELECT path, Count( * ) FROM Chunk_Refs WHERE kind = 'native' GROUP BY 1"

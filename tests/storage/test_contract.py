@@ -66,7 +66,7 @@ class TestReading:
     @pytest.mark.parametrize(("offset", "length"), [(5, 6), (10, 1), (50, 5)])
     def test_a_range_beyond_the_end(self, storage: Storage, offset: int, length: int) -> None:
         storage.put_if_absent("chunks/A", b"0123456789")
-        with pytest.raises(StorageError, match=r"chunks/A ends before byte"):
+        with pytest.raises(StorageError, match="chunks/A"):
             storage.read_range("chunks/A", offset, length)
 
     def test_what_is_not_there(self, storage: Storage) -> None:
@@ -78,16 +78,16 @@ class TestReading:
                 storage.info,
                 lambda path: storage.read_range(path, 0, 1),
             ):
-                with pytest.raises(ObjectNotFoundError, match=f"{path} does not exist"):
+                with pytest.raises(ObjectNotFoundError, match=path):
                     read(path)
 
     @pytest.mark.parametrize(
         "path", ["../x", "/etc/passwd", "a/../../x", "", "a//b", "./a", "a\0b"]
     )
     def test_a_path_that_leaves_the_root(self, storage: Storage, path: str) -> None:
-        with pytest.raises(StorageError, match="not a valid path"):
+        with pytest.raises(StorageError):
             storage.read(path)
-        with pytest.raises(StorageError, match="not a valid path"):
+        with pytest.raises(StorageError):
             storage.put_if_absent(path, b"")
 
     def test_many_at_once_with_each_failure(self, storage: Storage) -> None:
@@ -134,7 +134,7 @@ class TestReading:
 class TestConditionalPuts:
     def test_create_once(self, storage: Storage) -> None:
         storage.put_if_absent("repo", b"1")
-        with pytest.raises(PreconditionFailedError, match="repo was changed"):
+        with pytest.raises(PreconditionFailedError):
             storage.put_if_absent("repo", b"2")
         assert storage.read("repo") == b"1"
 

@@ -79,18 +79,18 @@ def test_wrong_locations(location: str, words: str) -> None:
 
 
 def test_an_unknown_option_lists_the_known_ones_and_hides_its_value() -> None:
-    with pytest.raises(UsageError, match="unknown storage option secret_access_key") as caught:
+    with pytest.raises(UsageError, match="secret_access_key") as caught:
         open_storage("s3://bucket/x", {"secret_access_key": "hunter2"})
     assert caught.value.hint and "endpoint_url, region, profile" in caught.value.hint
     assert "hunter2" not in f"{caught.value}{caught.value.hint}"
-    with pytest.raises(UsageError, match="unknown storage option region"):
+    with pytest.raises(UsageError, match="region"):
         open_storage("/path", {"region": "x"})
 
 
 def test_a_flag_is_true_or_false() -> None:
-    with pytest.raises(UsageError, match="anonymous must be true or false"):
+    with pytest.raises(UsageError, match="anonymous"):
         open_storage("s3://bucket/x", {"anonymous": "maybe"})
-    with pytest.raises(UsageError, match="follow_links must be true or false"):
+    with pytest.raises(UsageError, match="follow_links"):
         open_storage("/data/x", {"follow_links": "maybe"})
 
 

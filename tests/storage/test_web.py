@@ -52,7 +52,7 @@ def test_it_cannot_be_listed(web: Storage) -> None:
         lambda: list(web.list_columns("chunks")),
         lambda: list(web.list_directories("")),
     ):
-        with pytest.raises(UnsupportedError, match="cannot be listed") as caught:
+        with pytest.raises(UnsupportedError) as caught:
             listing()
         assert caught.value.exit_code == 15 and caught.value.hint
 
@@ -64,7 +64,7 @@ def test_it_cannot_be_changed(web: Storage) -> None:
         web.ensure_conditional_writes,
         lambda: (web.read_for_update("repo"), web.ensure_conditional_writes()),
     ):
-        with pytest.raises(RefusedError, match="read-only"):
+        with pytest.raises(RefusedError):
             change()
 
 

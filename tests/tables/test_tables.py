@@ -136,7 +136,7 @@ def test_scope_by_ref_and_time(zoo: Path) -> None:
     assert ids("snapshots", as_of=older.flushed_at) == {
         str(info.id) for info in repository.all_snapshots() if info.flushed_at <= older.flushed_at
     }
-    with pytest.raises(RefNotFoundError, match="no snapshot as old"):
+    with pytest.raises(RefNotFoundError):
         ids("nodes", as_of=1)
     with pytest.raises(RefNotFoundError):
         ids("nodes", refs=("nobody",))
@@ -180,10 +180,10 @@ def test_every_table_is_described() -> None:
 
 
 def test_names_that_are_none(zoo: Path) -> None:
-    with pytest.raises(UsageError, match="no table 'chunk_reffs'") as raised:
+    with pytest.raises(UsageError, match="chunk_reffs") as raised:
         TableScan(LocalStorage(zoo), "chunk_reffs")
     assert raised.value.hint == "did you mean chunk_refs?"
-    with pytest.raises(UsageError, match="no column 'lenght'"):
+    with pytest.raises(UsageError, match="lenght"):
         TableScan(LocalStorage(zoo), "chunk_refs", columns=("lenght",))
 
 

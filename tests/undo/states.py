@@ -1,4 +1,4 @@
-"""What the official package says of a repository, apart from its ops log."""
+"""States of a repository apart from its ops log, and the undo of an operation."""
 
 from __future__ import annotations
 
@@ -6,6 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from icectl.model.repo import RepoInfo
+from icectl.ops.undo.run import UndoOptions, UndoResult, execute_undo, plan_undo
+from icectl.pipeline.progress import Progress
+from icectl.repository.open import open_repository
+from icectl.storage.contract import Storage
 from tests.official import Where, ic, open_official
 
 LEFT_OUT = ("header", "latest_updates", "repo_before_updates")
@@ -44,3 +48,9 @@ def own_state(info: RepoInfo) -> RepoInfo:
             for one in info.snapshots
         ),
     )
+
+
+def undo(storage: Storage, name: str | None = None) -> UndoResult:
+    repository = open_repository(storage)
+    plan = plan_undo(repository, name, int, UndoOptions(), Progress())
+    return execute_undo(repository, plan, UndoOptions(), Progress())

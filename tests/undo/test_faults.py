@@ -18,10 +18,10 @@ from icectl.repository.ops_log import OpsLogEntry, read_ops_log, read_repo
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from tests.faults.killing import MOST_STEPS, kill_at_every_step
-from tests.faults.storage import FaultyStorage, Request, fail_once
+from tests.faults.storage import FaultyStorage, Request, before_the_write, fail_once
 from tests.official import copied, ic, linear_history, open_official
 from tests.official.histories import commit
-from tests.undo.states import official_state, own_state
+from tests.undo.states import official_state, own_state, undo
 
 
 def expired(where: Path, *, with_branch: bool = False) -> None:
@@ -31,12 +31,6 @@ def expired(where: Path, *, with_branch: bool = False) -> None:
         repo.create_branch("old", list(repo.ancestry(branch="main"))[3].id)
     moment = repo.lookup_snapshot(repo.lookup_branch("main")).written_at
     assert len(repo.expire_snapshots(moment, delete_expired_branches=True)) >= 3
-
-
-def undo(storage: Storage, name: str | None = None) -> UndoResult:
-    repository = open_repository(storage)
-    plan = plan_undo(repository, name, int, UndoOptions(), Progress())
-    return execute_undo(repository, plan, UndoOptions(), Progress())
 
 
 def restore(storage: Storage) -> UndoResult:
@@ -81,19 +75,6 @@ def test_a_lost_response(tmp_path: Path, way: Way) -> None:
     assert len(info.latest_updates) == num_updates + len(done.changes.added_snapshots)
     times = [update.updated_at for update in info.latest_updates]
     assert times == sorted({*times}, reverse=True)
-
-
-def before_the_write(act: Callable[[], object]) -> Callable[[Request], None]:
-    """Somebody else acts once, just before the state is replaced."""
-    acted = False
-
-    def hook(request: Request) -> None:
-        nonlocal acted
-        if request.method == "put_if_match" and request.path == "repo" and not acted:
-            acted = True
-            act()
-
-    return hook
 
 
 def commit_on(where: Path, branch: str) -> None:

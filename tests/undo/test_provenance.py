@@ -27,7 +27,7 @@ from tests.gc.damaged_states import (
 from tests.gc.repositories import collect, files, live
 from tests.official import open_official
 from tests.official.histories import commit, create
-from tests.undo.test_faults import undo
+from tests.undo.states import undo
 
 LATER = pytest.mark.parametrize("later", [0, 2], ids=["newest", "writers went on"])
 

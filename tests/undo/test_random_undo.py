@@ -24,8 +24,8 @@ from tests.gc.place import Place
 from tests.gc.repositories import live
 from tests.official import ic, open_official, read_everything
 from tests.official.histories import CONCURRENT_V2, STEPS_V2, RandomHistory, commit
+from tests.undo.operations import check_usable, expire, save_config
 from tests.undo.states import official_state, own_state
-from tests.undo.test_undo import check_usable, expire, save_config
 
 OFFICIAL = STEPS_V2 | CONCURRENT_V2 | {"metadata": 1, "flag": 1, "config": 1}
 OURS = {"undo_last": 8, "undo_any": 8, "restore": 5, "our_expire": 2, "our_gc": 2}

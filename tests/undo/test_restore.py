@@ -10,10 +10,8 @@ import pytest
 from tests.gc.place import Place
 from tests.official import copied, ic, linear_history
 from tests.official.histories import commit
+from tests.undo.operations import ancestor, check_usable, expire, save_config, undo
 from tests.undo.states import official_state
-from tests.undo.test_undo import ancestor, check_usable, expire, place, save_config, undo
-
-__all__ = ["place"]
 
 
 def restore(place: Place, to: str, *words: str) -> dict[str, Any]:
