@@ -145,14 +145,16 @@ class OpenManifest:
         groups = self._columns.groups(CHUNK_REF, span[0] + 4 * first, count)
         return _decode_refs(self._columns, groups, count, True)
 
-    def find(self, span: tuple[int, int], wanted: NDArray[np.uint32]) -> ChunkRefs:
+    def find(self, span: tuple[int, int], wanted: NDArray[np.uint32]) -> ChunkRefs | None:
         """The references at these coordinates that exist, found as a reader finds them.
 
-        They do not keep the payload in memory.
+        They do not keep the payload in memory. None if they have another number of dimensions.
         """
         import numpy as np
 
         start, count = span
+        if count and self.rows(span, 0, 1).coordinates.shape[1] != wanted.shape[1]:
+            return None
         low = np.zeros(len(wanted), np.int64)
         high = np.full(len(wanted), count if len(wanted) else 0, np.int64)
         while (low < high).any():
@@ -179,10 +181,14 @@ class OpenManifest:
         import numpy as np
 
         index = np.empty(wanted.shape, np.uint32)
+        # The search itself bounds how often it looks at a table.
+        reader = self._columns.reader
+        allowed = reader.budget, reader.tables
         positions = self._columns.follow(start + 4 * rows)
         for chosen, group, plan in self._columns.tables(CHUNK_REF, positions):
             place = plan.places[_FIELDS["index"]]
             index[chosen] = self._columns.coordinates(group + place, wanted.shape[1])
+        reader.budget, reader.tables = allowed
         is_less, is_equal = np.zeros(len(rows), np.bool_), np.ones(len(rows), np.bool_)
         for found, sought in zip(index.T, wanted.T, strict=True):
             is_less |= is_equal & (found < sought)

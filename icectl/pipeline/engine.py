@@ -73,6 +73,8 @@ class Work:
     """The bytes and the references of an item. Must be picklable."""
     tables: Mapping[str, Table] = field(default_factory=dict)
     has_notes: bool = True
+    reads_at_once: bool = False
+    """The function itself reads many of its items at once."""
     references_at_once: int = 2_000_000
     """References in the memory of a process at once, unless a single item has more."""
 

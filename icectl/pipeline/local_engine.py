@@ -37,6 +37,8 @@ UNIT_ITEMS = 64
 """Handing a small file to a thread costs more than reading it from a disk."""
 LOCAL_READERS = 2
 REMOTE_READERS = 128
+REMOTE_UNIT_ITEMS = 512
+"""Of work that reads many items at once: enough that their requests overlap."""
 LARGE_MANIFEST = 10_000
 """The number of references from which decoding is array work, which threads do in parallel."""
 MOST_PENDING = 2**24
@@ -182,12 +184,12 @@ class LocalScan:
 def _run(work: Work, progress: Progress) -> Iterator[list[Any]]:
     """What the function yields for each unit, in any order."""
     is_local = not work.storage.is_object_store
-    units = split(
-        work.items,
-        work.weigh,
-        unit_bytes=UNIT_BYTES,
-        most_items=UNIT_ITEMS if is_local else 1,
-    )
+    if is_local:
+        units = split(work.items, work.weigh, unit_bytes=UNIT_BYTES, most_items=UNIT_ITEMS)
+    elif work.reads_at_once:
+        units = split(work.items, work.weigh, most_items=REMOTE_UNIT_ITEMS)
+    else:
+        units = split(work.items, most_items=1)
     largest = max((work.weigh(item)[1] for item in work.items), default=0)
     workers = _count_threads(work, largest, is_local)
 
@@ -211,5 +213,5 @@ def _count_threads(work: Work, largest: int, is_local: bool) -> int:
     """Many where requests wait; one for small manifests on a disk, where threads do not help."""
     if is_local and largest < LARGE_MANIFEST:
         return 1
-    most = LOCAL_READERS if is_local else REMOTE_READERS
+    most = LOCAL_READERS if is_local or work.reads_at_once else REMOTE_READERS
     return max(1, min(most, work.references_at_once // max(largest, 1)))

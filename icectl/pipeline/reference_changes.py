@@ -107,7 +107,8 @@ def compare_in_order(before: OrderedRefs, after: OrderedRefs) -> Iterator[Refere
 
 
 class NotInOrderError(Exception):
-    """References are not in the order of their coordinates, or an array is there twice."""
+    """References are not in the order of their coordinates, an array is there twice, or the
+    coordinates have another number of dimensions."""
 
 
 class OrderedRefs:

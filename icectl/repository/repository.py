@@ -283,11 +283,20 @@ class Repository:
 
         return self._read_manifest(manifest_id, decode_manifest)
 
-    def read_chunk_sizes(self, manifest_id: ManifestId) -> Manifest | FewRefs:
-        """The references without coordinates, where the generation allows to skip them."""
+    def read_chunk_sizes(
+        self, manifest_ids: Collection[ManifestId]
+    ) -> Iterator[Manifest | FewRefs]:
+        """Each manifest once, in no particular order, without coordinates where possible."""
         from icectl.format.manifest import decode_sizes
 
-        return self._read_manifest(manifest_id, decode_sizes)
+        if not self.is_writable:
+            yield from map(self.read_manifest, manifest_ids)
+            return
+        paths = {self.layout.manifest(id_): id_ for id_ in manifest_ids}
+        for path, data in self.storage.read_many(paths):
+            found = _decode(path, data, decode_sizes)
+            _check_id(found.id, paths[path], path)
+            yield found
 
     def open_manifest(self, manifest_id: ManifestId) -> OpenManifest:
         """The manifest without its references; V1 and V2 only."""

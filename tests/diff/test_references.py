@@ -157,11 +157,14 @@ def test_lookups_find_what_is_there(references: dict[Any, Reference], wanted: se
     (span,) = manifest.spans(NodeId(bytes(8)))
     coordinates = np.array(sorted(wanted), np.uint32).reshape(-1, 1)
     found = manifest.find(span, coordinates)
+    assert found is not None
     expected = {index: ref for index, ref in references.items() if index[0] in wanted}
     assert rows(found.coordinates) == set(expected)
     whole = Side(((manifest.manifest, found),))
     assert compare_references(side(expected), whole).is_empty
     assert not manifest.spans(NodeId(b"1" * 8))
+    if references:
+        assert manifest.find(span, np.zeros((1, 2), np.uint32)) is None
 
 
 def test_references_out_of_order_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:

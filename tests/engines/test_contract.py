@@ -36,7 +36,13 @@ from icectl.pipeline.id_columns import IdSet, id_set
 from icectl.pipeline.listings import Listings
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import OutOfTimeError, Progress
-from icectl.storage.contract import ListingShard, ObjectInfo
+from icectl.storage.contract import (
+    WHOLE_DIRECTORY,
+    ListedColumns,
+    ListingShard,
+    ObjectInfo,
+    Storage,
+)
 from icectl.storage.local import LocalStorage
 from tests.patience import assert_within
 
@@ -325,6 +331,11 @@ class Broken(ObjectStore):
         found = list(super().list(prefix, **options))
         yield from found[:1]
         raise StorageError("the listing broke off")
+
+    def list_columns(
+        self, prefix: str, *, shard: ListingShard = WHOLE_DIRECTORY
+    ) -> Iterator[ListedColumns]:
+        return Storage.list_columns(self, prefix, shard=shard)
 
 
 def test_a_listing_that_breaks_off(engine: Engine, tmp_path: Path) -> None:

@@ -228,7 +228,8 @@ class _Comparison:
             num_refs = group.num_chunk_refs(self._diff)
             if group.written is not None:
                 if len(group.written) * REFERENCES_PER_LOOKUP < num_refs:
-                    return [self._look_up(group, self._open, group.written)]
+                    with suppress(NotInOrderError):
+                        return [self._look_up(group, self._open, group.written)]
             elif num_refs >= MANY_REFERENCES and len(group.before) == len(group.after) == 1:
                 with suppress(NotInOrderError):
                     return self._compare_in_order(group, self._open)
@@ -251,14 +252,18 @@ class _Comparison:
     def _look_up(
         self, group: _Group, open_: OpenManifests, written: NDArray[np.uint32]
     ) -> ReferenceChanges:
-        from icectl.pipeline.reference_changes import Side, compare_references
+        from icectl.pipeline.reference_changes import NotInOrderError, Side, compare_references
 
         def look_up(node: NodeSnapshot | None, manifests: Sequence[ManifestRef]) -> Side:
             found: list[tuple[Manifest, ChunkRefs]] = []
             for manifest in manifests if node is not None else ():
                 opened = open_(manifest.object_id)
                 spans = opened.spans(node.id) if node is not None else ()
-                found += [(opened.manifest, opened.find(span, written)) for span in spans]
+                for span in spans:
+                    refs = opened.find(span, written)
+                    if refs is None:
+                        raise NotInOrderError
+                    found.append((opened.manifest, refs))
             return Side(tuple(found))
 
         # One after the other: the payload of the first is released before the second is read.

@@ -305,8 +305,9 @@ class SumManifests:
 
     def __call__(self, manifests: Sequence[ManifestUse]) -> Iterator[Any]:
         few: list[tuple[ManifestUse, FewRefs]] = []
-        for use in manifests:
-            found = self.repository.read_chunk_sizes(use.id)
+        uses = {use.id: use for use in manifests}
+        for found in self.repository.read_chunk_sizes(uses):
+            use = uses[found.id]
             if isinstance(found, FewRefs):
                 few.append((use, found))
                 continue
@@ -334,6 +335,7 @@ def sum_manifests(
         ),
         weigh,
         breakdown.tables,
+        reads_at_once=True,
     )
 
 
