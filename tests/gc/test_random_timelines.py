@@ -33,6 +33,8 @@ class History:
         self.refused = self.collected = self.repaired = 0
         self.cut_off: list[list[bytes]] = []
         """The timelines before an older state was put back."""
+        self.between: list[bytes] = []
+        """States between two steps of a repair, in which a part of the lost lines is recovered."""
         self.recovered: list[tuple[bytes, set[str]]] = []
         """The state after a repair, and the lost backups that it recovered."""
         self.remember()
@@ -107,8 +109,10 @@ class History:
         last = len(self.timeline) - 1
         first = max(self.restorable, last - 6)
         if first < last:
-            self.cut_off.append([*self.timeline])
             keep = self.random.randrange(first, last)
+            if self.timeline[keep] in self.between:
+                return
+            self.cut_off.append([*self.timeline])
             self.timeline = self.timeline[: keep + 1]
             self.repo.write_bytes(self.timeline[-1])
 
@@ -135,7 +139,8 @@ class History:
         for name in sorted({*self.place.backups()} - backups, reverse=True):
             state = (self.place.where / "overwritten" / name).read_bytes()
             if state not in self.timeline:
-                self.timeline.append(state)  # after each step
+                self.timeline.append(state)
+                self.between.append(state)
         repo = self.place.official()
         kept = {
             one.id
