@@ -5,15 +5,15 @@ Nothing is opened, read or imported before a command needs it.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from icectl.cli.options import CommonOptions
 from icectl.cli.terminal import Output, is_terminal
@@ -27,12 +27,20 @@ if TYPE_CHECKING:
 
     from icectl.cli.config_file import ConfigFile
     from icectl.cli.locations import Location
-    from icectl.pipeline.progress import StartCounter
+    from icectl.pipeline.progress import Progress
+    from icectl.render.progress import ProgressDisplay
     from icectl.repository.repository import Repository
     from icectl.storage.contract import Storage
 
 T = TypeVar("T")
 Renderer = Callable[[T], Iterable[Block]]
+
+
+def peek(items: Iterable[T]) -> Iterator[T] | None:
+    """Read the first item, and return all of them, or None if there is none."""
+    rest = iter(items)
+    first = list(islice(rest, 1))
+    return chain(first, rest) if first else None
 
 
 class CommandContext:
@@ -47,7 +55,7 @@ class CommandContext:
 
     @cached_property
     def output(self) -> Output:
-        return Output(self.environ, no_color=self.options.no_color)
+        return Output(self.environ, lambda: self.display.hide(), no_color=self.options.no_color)
 
     @property
     def wants_text(self) -> bool:
@@ -167,17 +175,10 @@ class CommandContext:
         elif self.options.json:
             self.emit_json({**(beside or {}), key: list(items)})
         else:
-            found = self.begin(items, f"reading {key}")
+            found = peek(items)
             if if_empty and found is None:
                 self.note(if_empty)
             self.output.write(text(found or ()), paged=paged)
-
-    def begin(self, items: Iterable[T], label: str) -> Iterator[T] | None:
-        """Read the first item, with progress, and return all of them, or None if there is none."""
-        rest = iter(items)
-        with self.busy(label):
-            first = list(islice(rest, 1))
-        return chain(first, rest) if first else None
 
     def emit_json(self, document: Any) -> None:
         from icectl.render.json import render_json
@@ -201,28 +202,31 @@ class CommandContext:
         self._say(f"warning: {message}")
 
     @cached_property
-    def progress(self) -> StartCounter:
-        """Shows a bar on a terminal, a line every 30 seconds elsewhere, nothing with --quiet."""
+    def display(self) -> ProgressDisplay:
+        """Shows bars on a terminal, a line every 30 seconds elsewhere, nothing with --quiet."""
         from icectl.render.progress import ProgressDisplay
 
         if self.options.quiet:
-            return ProgressDisplay().phase
+            return ProgressDisplay()
         if not is_terminal(sys.stderr, self.environ):
-            return ProgressDisplay(log=self._say).phase
-        return ProgressDisplay(console=self._error_console()).phase
+            return ProgressDisplay(log=self._say)
+        # While Java starts, descriptor 2 is a pipe.
+        return ProgressDisplay(lambda: self._error_console(os.fdopen(os.dup(2), "w")))
 
-    def busy(self, label: str) -> AbstractContextManager[Any]:
-        """Show on a terminal that work goes on whose length is unknown."""
-        shown = sys.stdout.isatty()  # otherwise rich, which is slow to import, is not needed
-        return self.progress(label, None, "") if shown else nullcontext()
+    @cached_property
+    def progress(self) -> Progress:
+        from icectl.pipeline.progress import Progress
 
-    def _error_console(self) -> Console:
+        return Progress(self.display.phase)
+
+    def _error_console(self, stream: TextIO | None = None) -> Console:
         import shutil
 
         from icectl.render.screen import make_console
 
         width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
-        return make_console(sys.stderr, self.environ, no_color=self.options.no_color, width=width)
+        stream = stream or sys.stderr
+        return make_console(stream, self.environ, no_color=self.options.no_color, width=width)
 
     @property
     def is_interactive(self) -> bool:
@@ -243,6 +247,7 @@ class CommandContext:
 
         from icectl.render.screen import draw
 
+        self.display.hide()
         console = self._error_console()
         draw(plan, console)
         prompt = Text(escape_controls(question))
@@ -252,6 +257,9 @@ class CommandContext:
             agreed = False
         if not agreed:
             raise RefusedError(f"{self.command} was not confirmed; nothing was changed")
+        self.display.show_later()
 
     def _say(self, message: str) -> None:
+        self.display.hide()
         self.output.say(f"icectl: {escape_controls(message)}", hold=not self.wants_text)
+        self.display.show_later()

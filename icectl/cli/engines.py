@@ -3,43 +3,40 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
-from icectl.cli.locations import check_spark_conf
-from icectl.cli.spark_options import ROWS_FOR_SPARK, parse_spark_options
+from icectl.cli.spark_options import ROWS_FOR_SPARK, SparkPlace
 from icectl.errors import UnsupportedError, UsageError
 from icectl.pipeline.engine import Engine
 from icectl.pipeline.local_engine import LocalEngine
+from icectl.spark.session import SUBMITTED, SparkOptions, missing_for_spark, spark_session
+
+if TYPE_CHECKING:
+    from icectl.cli.context import CommandContext
 
 
 class EngineChoice(ExitStack):
     """Chooses the engine by `--engine` and the Spark options; closing it ends the session."""
 
-    def __init__(
-        self, engine: str, master: str | None, remote: str | None, conf: Sequence[str], *, name: str
-    ) -> None:
-        from icectl.spark.session import SUBMITTED, missing_for_spark
-
+    def __init__(self, engine: str, place: SparkPlace, context: CommandContext) -> None:
         super().__init__()
-        if engine == "local" and (master or remote or conf):
+        is_placed = bool(place.spark_master or place.spark_remote)
+        if engine == "local" and (is_placed or place.spark_conf):
             raise UsageError(
                 "--engine local cannot be combined with Spark options", hint="omit one of them"
             )
-        check_spark_conf(conf)
-        self._options = parse_spark_options(master, remote, conf)
-        self._name = name
+        self._options = place.parse()
+        self._context = context
         self._spark_engine: Engine | None = None
         self._least_refs: float = float("inf")
-        missing = missing_for_spark(self._options, os.environ)
         self.is_asked_for = engine == "spark" or (
-            engine == "auto" and bool(master or remote or SUBMITTED in os.environ)
+            engine == "auto" and (is_placed or SUBMITTED in os.environ)
         )
         if self.is_asked_for:
-            if missing is not None:
-                raise UnsupportedError(f"Spark cannot be used: {missing.what}", hint=missing.hint)
+            check_spark(self._options, "Spark cannot be used")
             self._least_refs = 0
-        elif engine == "auto" and missing is None:
+        elif engine == "auto" and missing_for_spark(self._options, os.environ) is None:
             self._least_refs = ROWS_FOR_SPARK
 
     def choose(self, num_chunk_refs: int) -> Engine:
@@ -48,8 +45,20 @@ class EngineChoice(ExitStack):
             return LocalEngine()
         if self._spark_engine is None:
             from icectl.spark.engine import SparkEngine
-            from icectl.spark.session import spark_session
 
-            session = self.enter_context(spark_session(self._options, os.environ, name=self._name))
-            self._spark_engine = SparkEngine(session)
+            self._spark_engine = SparkEngine(start_spark(self, self._options, self._context))
         return self._spark_engine
+
+
+def check_spark(options: SparkOptions, consequence: str) -> None:
+    """Raise `UnsupportedError` if something is missing for a session."""
+    missing = missing_for_spark(options, os.environ)
+    if missing is not None:
+        raise UnsupportedError(f"{consequence}: {missing.what}", hint=missing.hint)
+
+
+def start_spark(stack: ExitStack, options: SparkOptions, context: CommandContext) -> Any:
+    """Return a session that ends with the stack."""
+    with context.progress.phase("starting Spark"):
+        session = spark_session(options, os.environ, name=f"icectl {context.command}")
+        return stack.enter_context(session)

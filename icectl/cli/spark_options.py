@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -55,18 +54,37 @@ class SparkPlace:
         "A Spark setting, such as spark.executor.memory=4g. Repeatable.",
     ] = ()  # type: ignore[assignment]
 
-    def choose(self, engine: str, command: str) -> EngineChoice:
+    def choose(self, engine: str, context: CommandContext) -> EngineChoice:
         from icectl.cli.engines import EngineChoice
 
-        place = (self.spark_master, self.spark_remote, self.spark_conf)
-        return EngineChoice(engine, *place, name=f"icectl {command}")
+        return EngineChoice(engine, self, context)
 
     def parse(self) -> SparkOptions:
         """Combine the options; raise `UsageError` if they are invalid or contain a secret."""
         from icectl.cli.locations import check_spark_conf
+        from icectl.spark.session import CONNECT, SparkOptions
 
         check_spark_conf(self.spark_conf)
-        return parse_spark_options(self.spark_master, self.spark_remote, self.spark_conf)
+        remote = self.spark_remote
+        if self.spark_master and remote:
+            raise UsageError(
+                "--spark-master and --spark-remote cannot be combined",
+                hint="omit one of them; a Connect server has its own master",
+            )
+        if remote and not remote.startswith(CONNECT):
+            raise UsageError(
+                f"invalid value {remote!r} for --spark-remote", hint="write sc://HOST:PORT"
+            )
+        pairs = {}
+        for pair in self.spark_conf:
+            key, separator, value = pair.partition("=")
+            if not separator or not key.startswith("spark."):
+                raise UsageError(
+                    "--spark-conf must have the form KEY=VALUE",
+                    hint="write, for example, spark.executor.memory=4g",
+                )
+            pairs[key] = value
+        return SparkOptions(self.spark_master, remote, pairs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,30 +122,3 @@ class ScopeOptions:
         backup = None if state is None else state.removeprefix(f"{BACKUPS}/")
         as_of = context.parse_moment(self.as_of)
         return repository, Scope(ids, self.all_snapshots, as_of, backup)
-
-
-def parse_spark_options(
-    master: str | None, remote: str | None, conf: Iterable[str]
-) -> SparkOptions:
-    """Combine the Spark options; raise `UsageError` if they are invalid."""
-    from icectl.spark.session import CONNECT, SparkOptions
-
-    if master and remote:
-        raise UsageError(
-            "--spark-master and --spark-remote cannot be combined",
-            hint="omit one of them; a Connect server has its own master",
-        )
-    if remote and not remote.startswith(CONNECT):
-        raise UsageError(
-            f"invalid value {remote!r} for --spark-remote", hint="write sc://HOST:PORT"
-        )
-    pairs = {}
-    for pair in conf:
-        key, separator, value = pair.partition("=")
-        if not separator or not key.startswith("spark."):
-            raise UsageError(
-                "--spark-conf must have the form KEY=VALUE",
-                hint="write, for example, spark.executor.memory=4g",
-            )
-        pairs[key] = value
-    return SparkOptions(master, remote, pairs)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Self, TextIO
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Self, TextIO, TypeVar
 
 from icectl.errors import IcectlError
 from icectl.model.redaction import hide_secrets
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 CLEAR_LINE = "\r\x1b[K"
 LINES_PER_WRITE = 500
+T = TypeVar("T")
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -30,8 +32,12 @@ def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
 class Output:
     """Writes blocks and lines to stdout: with rich on a terminal, as plain text elsewhere."""
 
-    def __init__(self, environ: Mapping[str, str], *, no_color: bool = False) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], begin: Callable[[], None], *, no_color: bool = False
+    ) -> None:
+        """`begin` is called when the first block or line is known, before it is written."""
         self._environ = environ
+        self._begin = begin
         self._no_color = no_color
         self._pager: subprocess.Popen[str] | None = None
         self._held: list[str] = []
@@ -77,6 +83,7 @@ class Output:
 
         from icectl.render.screen import draw, make_console
 
+        blocks = self._begun(blocks)
         stream = self._stream(paged)
         console = make_console(
             stream,
@@ -91,6 +98,7 @@ class Output:
 
     def write_lines(self, lines: Iterable[str], *, paged: bool = False) -> None:
         """Write lines unchanged, such as JSON: in large batches to a pipe, singly to a terminal."""
+        lines = self._begun(lines)
         stream = self._stream(paged)
         batch: list[str] = []
         interactive = stream is not sys.stdout or stream.isatty()
@@ -103,6 +111,12 @@ class Output:
             if batch:
                 stream.write("\n".join(batch) + "\n")
             stream.flush()
+
+    def _begun(self, items: Iterable[T]) -> Iterable[T]:
+        rest = iter(items)
+        first = list(islice(rest, 1))
+        self._begin()
+        return chain(first, rest)
 
     def write_bytes(self, data: bytes | bytearray) -> None:
         with _reported_failures():

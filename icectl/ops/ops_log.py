@@ -13,6 +13,7 @@ from typing import get_args
 from icectl.errors import ObjectNotFoundError
 from icectl.model.repo import Update, UpdateType
 from icectl.ops.reported_changes import ReportedChanges, report_changes
+from icectl.pipeline.progress import Progress
 from icectl.repository.backups import is_cleared, list_backups
 from icectl.repository.operations import Operations, ParseTime, operations_of
 from icectl.repository.ops_log import BACKUPS, OpsLogBeyondReach, OpsLogEntry, read_ops_log
@@ -62,7 +63,7 @@ class OperationChanges:
 
 
 def read_filtered_ops_log(
-    repository: Repository, options: OpsLogOptions
+    repository: Repository, options: OpsLogOptions, progress: Progress | None = None
 ) -> Iterator[ListedOperation | OpsLogBeyondReach]:
     """The matching updates, newest first, read as far as the caller asks.
 
@@ -73,7 +74,9 @@ def read_filtered_ops_log(
     remaining = options.limit
     if remaining == 0:
         return
-    for number, entry in enumerate(_read_entries(repository, operations)):
+    entries = _read_entries(repository, operations)
+    counted = (progress or Progress()).count(entries, "reading the ops log", None, "operations")
+    for number, entry in enumerate(counted):
         if isinstance(entry, OpsLogBeyondReach):
             yield replace(entry, is_cleared=_is_cleared(repository.storage, entry))
             return

@@ -20,10 +20,15 @@ from icectl.pipeline.read_ahead import read_ahead
 PARTS_AHEAD = 2
 
 
-def read_parts(read: Callable[[Any], Iterator[Any]], parts: Iterable[Any]) -> Iterator[Any]:
+def read_parts(
+    read: Callable[[Any], Iterator[Any]],
+    parts: Iterable[Any],
+    count_part: Callable[[], None] = lambda: None,
+) -> Iterator[Any]:
     """Every batch of a table, parts in their order, some of them ahead."""
     for _, batches in read_ahead(lambda part: list(read(part)), parts, ahead=PARTS_AHEAD):
         yield from batches
+        count_part()
 
 
 def write_directory(files: TableFiles, progress: Progress) -> int:
@@ -35,13 +40,12 @@ def write_directory(files: TableFiles, progress: Progress) -> int:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         file = unfinished / f"part-00000.{files.format}"
-        with progress.phase(files.label, None, "rows") as counter:
+        with progress.phase(files.label, len(files.parts), "parts") as counter:
 
             def counted() -> Iterator[Any]:
                 nonlocal rows
-                for batch in read_parts(files.read, files.parts):
+                for batch in read_parts(files.read, files.parts, counter.advance):
                     rows += batch.num_rows
-                    counter.advance(batch.num_rows)
                     yield batch
 
             _WRITERS[files.format](file, files.schema, counted())

@@ -35,7 +35,7 @@ def render_log(commits: Iterable[Commit], *, oneline: bool) -> Iterator[Line]:
 
 def render_log_graph(
     commits: Iterable[Commit], parents: Mapping[SnapshotId, SnapshotId | None], *, oneline: bool
-) -> Iterator[Line]:
+) -> Iterator[Block]:
     from icectl.render.graph import GraphRow, order_for_graph, render_graph
 
     rows = [

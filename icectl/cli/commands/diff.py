@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from icectl.cli.context import CommandContext
+from icectl.cli.context import CommandContext, peek
 from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.options import REF_HELP, AtOpOption, Flag, command
 from icectl.errors import UsageError
@@ -77,8 +77,7 @@ def diff(
 
     repository = context.open_repository(at_op)
     versions = _select_versions(repository, from_, to, commit, merge_base)
-    with context.busy("comparing nodes"):
-        nodes = diff_nodes(repository, versions, path=path)
+    nodes = diff_nodes(repository, versions, path=path, progress=context.progress)
     if nodes.fallback is not None:
         context.warn(f"{nodes.fallback}; comparing the content instead")
     is_silent = exit_code and context.options.quiet and context.wants_text
@@ -86,8 +85,11 @@ def diff(
         detail = Detail.NONE
     else:
         detail = Detail.FULL if chunks or stat or not context.wants_text else Detail.CHEAP
-    found = read_chunk_changes(repository, nodes, detail=detail, deleted_arrays=stat)
-    begun = context.begin(found, "comparing chunks")
+    begun = peek(
+        read_chunk_changes(
+            repository, nodes, detail=detail, deleted_arrays=stat, progress=context.progress
+        )
+    )
     different = begun is not None or not nodes.is_empty
     changes = begun or iter(())
     if is_silent:
@@ -99,10 +101,8 @@ def diff(
     elif name_only:
         context.output.write(render_names(nodes, changes), paged=True)
     else:
-        with context.busy("comparing chunks"):
-            compared = list(changes)
         show = render_stat if stat else partial(render_diff, coordinates=chunks)
-        context.output.write(show(nodes, compared), paged=True)
+        context.output.write(show(nodes, list(changes)), paged=True)
     if not different and context.wants_text:
         context.note("no differences")
     return FINDINGS if exit_code and different else DONE

@@ -12,7 +12,6 @@ from icectl.cli.options import command
 from icectl.cli.spark_options import EngineOption, ScopeOptions, SparkPlace
 from icectl.errors import UsageError
 from icectl.ops.export import ExportResult, check_target, export_table, require_pyarrow
-from icectl.pipeline.progress import Progress
 from icectl.render.rows import render_export
 from icectl.storage.open import split_location
 from icectl.tables.names import TABLES, check_table
@@ -59,7 +58,7 @@ def export(
     for name in tables:
         if name != ALL:
             check_table(name)
-    engines = spark.choose(engine, "export")
+    engines = spark.choose(engine, context)
     to = _parse_target(to, on_spark=engines.is_asked_for)
     require_pyarrow()
     from icectl.tables.scan import TableScan
@@ -72,11 +71,10 @@ def export(
             check_target(Path(to, name))
     planned = [scan.plan() for scan in scans]
     num_rows = sum(partition.unit.num_rows for plan in planned for partition in plan)
-    progress = Progress(context.progress)
     with engines:
         chosen = engines.choose(num_rows)
         written = tuple(
-            export_table(chosen, scan, plan, to, format_, progress)
+            export_table(chosen, scan, plan, to, format_, context.progress)
             for scan, plan in zip(scans, planned, strict=True)
         )
     context.emit(ExportResult(to, chosen.name, format_, written), render_export)

@@ -123,7 +123,7 @@ def collect(
 
     kinds = _parse_kinds(only)
     deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime is not None else None
-    progress = Progress(context.progress, deadline)
+    progress = Progress(context.display.phase, deadline)
     try:
         limit = MaxDelete.parse(max_delete) if max_delete is not None else None
     except ValueError:
@@ -136,7 +136,7 @@ def collect(
         check_plan_path(Path(plan))
     if truncate_ops_log and overwritten_older_than is None:
         raise UsageError("--truncate-ops-log requires --overwritten-older-than")
-    engines = spark.choose(engine, "gc")
+    engines = spark.choose(engine, context)
     storage = context.open_storage()
     found = open_repository(storage, with_clock=True)
     now = storage.read_clock()

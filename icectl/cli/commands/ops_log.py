@@ -72,7 +72,7 @@ def list_operations(
     options = OpsLogOptions(
         number, context.parse_moment(since), context.parse_moment(until, last=True), kind, branch
     )
-    entries = read_filtered_ops_log(context.open_repository(), options)
+    entries = read_filtered_ops_log(context.open_repository(), options, context.progress)
     ends: list[OpsLogBeyondReach] = []
 
     def readable() -> Iterator[ListedOperation]:

@@ -85,7 +85,6 @@ def create_branch(
 def _adopt(context: CommandContext, name: str, ref: str) -> refs.BranchChange:
     from icectl.model.ids import SnapshotId
     from icectl.ops.adopt import adopt_snapshot
-    from icectl.pipeline.progress import Progress
 
     try:
         snapshot_id = SnapshotId.parse(ref.upper())
@@ -94,8 +93,7 @@ def _adopt(context: CommandContext, name: str, ref: str) -> refs.BranchChange:
             f"--adopt needs the full id of a snapshot, but {ref!r} is not one",
             hint="its id is the name of a file in snapshots/",
         ) from None
-    progress = Progress(context.progress)
-    return adopt_snapshot(context.open_repository(), name, snapshot_id, progress)
+    return adopt_snapshot(context.open_repository(), name, snapshot_id, context.progress)
 
 
 @command()

@@ -78,20 +78,18 @@ def repair(
     """
     from icectl.checks.rules import Level
     from icectl.ops.repair.run import RepairOptions, execute_repair, plan_repair
-    from icectl.pipeline.progress import Progress
     from icectl.render.repair import render_repair
     from icectl.render.words import format_count
 
     storage = context.open_storage()
-    progress = Progress(context.progress)
     options = RepairOptions(Level[level.upper()], frozenset(step or ()))
-    plan = plan_repair(storage, options, storage.read_clock(), progress)
+    plan = plan_repair(storage, options, storage.read_clock(), context.progress)
     planned = plan.result(dry_run=True, left=plan.left)
     if dry_run or not plan.chosen:
         result = planned if dry_run else plan.result(dry_run=False, left=plan.left)
     else:
         question = f"{storage.location}: execute {format_count(len(plan.chosen), 'step')}?"
         context.confirm(question, yes=yes, plan=render_repair(planned))
-        result = execute_repair(storage, plan, progress)
+        result = execute_repair(storage, plan, context.progress)
     context.emit(result, render_repair, paged=True)
     return exit_codes.FINDINGS if result.left else exit_codes.DONE

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from datetime import datetime
 from functools import partial
 from typing import Annotated, Any
@@ -13,7 +13,6 @@ import typer
 from icectl.cli.context import CommandContext
 from icectl.cli.options import NumberOption, command
 from icectl.cli.spark_options import ScopeOptions, SparkPlace
-from icectl.errors import UnsupportedError
 from icectl.model.redaction import redact_locations
 from icectl.render.rows import render_rows
 
@@ -52,12 +51,10 @@ def sql(
 
     The query runs on Spark, which needs pip install 'icectl[spark]' and Java 17 or newer.
     """
-    from icectl.spark.session import missing_for_spark, spark_session
+    from icectl.cli.engines import check_spark, start_spark
 
     options = spark.parse()
-    missing = missing_for_spark(options, os.environ)
-    if missing is not None:
-        raise UnsupportedError(f"icectl sql needs Spark: {missing.what}", hint=missing.hint)
+    check_spark(options, "icectl sql needs Spark")
     from icectl.spark.failures import translate_failures
     from icectl.spark.tables import RepositorySource, check_query, run_query
 
@@ -65,9 +62,10 @@ def sql(
     check_query(query)
     repository, scope = versions.resolve(context)
     source = RepositorySource(repository.storage.location, context.location.storage_options, scope)
-    busy = context.busy("querying on Spark")
-    with busy, spark_session(options, os.environ) as session, translate_failures():
-        result, columns = run_query(session, source, query, number)
+    with ExitStack() as stack:
+        session = start_spark(stack, options, context)
+        with translate_failures():
+            result, columns = run_query(session, source, query, number, context.progress)
     context.emit_list(
         "rows", _rows(result), partial(render_rows, columns), beside={"columns": columns}
     )

@@ -82,7 +82,6 @@ def stats(
     and its libraries, and use their own credentials.
     """
     from icectl.ops.stats.run import StatsOptions, measure
-    from icectl.pipeline.progress import Progress
     from icectl.render.stats import make_stats_renderer, render_stats_csv
     from icectl.render.text import escape_commands
 
@@ -100,7 +99,7 @@ def stats(
     rules = _read_policy(context, older_than, policy)
     if rules is not None and ref is not None:
         raise UsageError("--older-than and --policy cannot be combined with a REF")
-    engines = spark.choose(engine, "stats")
+    engines = spark.choose(engine, context)
     options = StatsOptions(
         ref=ref,
         by_branch="branches" in chosen,
@@ -109,9 +108,8 @@ def stats(
         policy=rules,
         choose_engine=engines.choose,
     )
-    progress = Progress(context.progress)
     with engines:
-        result = measure(context.open_repository(at_op), options, progress)
+        result = measure(context.open_repository(at_op), options, context.progress)
     if csv:
         rows: Any = getattr(result, chosen.pop() if chosen else "arrays")
         context.output.write_lines(map(escape_commands, render_stats_csv(rows)))

@@ -10,7 +10,6 @@ import typer
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.options import OP_HELP, DryRunOption, Flag, YesOption, command
-from icectl.pipeline.progress import Progress
 
 if TYPE_CHECKING:
     from icectl.ops.undo.execute import UndoResult
@@ -73,10 +72,9 @@ def undo(
     """
     from icectl.ops.undo.plan import plan_undo
 
-    progress = Progress(context.progress)
     repository = context.open_repository(for_update=not way.dry_run)
-    plan = plan_undo(repository, operation, context.parse_time, way.parse(), progress)
-    return _finish(context, repository, "Undo", plan, way, progress)
+    plan = plan_undo(repository, operation, context.parse_time, way.parse(), context.progress)
+    return _finish(context, repository, "Undo", plan, way)
 
 
 @command()
@@ -97,19 +95,13 @@ def restore(
     """
     from icectl.ops.undo.plan import plan_restore
 
-    progress = Progress(context.progress)
     repository = context.open_repository(for_update=not way.dry_run)
-    plan = plan_restore(repository, to, context.parse_time, way.parse(), progress)
-    return _finish(context, repository, "Restore the state after", plan, way, progress)
+    plan = plan_restore(repository, to, context.parse_time, way.parse(), context.progress)
+    return _finish(context, repository, "Restore the state after", plan, way)
 
 
 def _finish(
-    context: CommandContext,
-    repository: Repository,
-    what: str,
-    plan: UndoPlan,
-    way: WayBack,
-    progress: Progress,
+    context: CommandContext, repository: Repository, what: str, plan: UndoPlan, way: WayBack
 ) -> int:
     """Show the plan, ask, and execute it."""
     from icectl.ops.undo.execute import build_result, execute_undo, missing_error
@@ -130,7 +122,7 @@ def _finish(
         )
     question = f"{what} @{plan.operation.number} in {context.location.url}?"
     context.confirm(question, yes=way.yes, plan=() if way.yes else render_undo(planned))
-    result = execute_undo(repository, plan, way.parse(), progress)
+    result = execute_undo(repository, plan, way.parse(), context.progress)
     _emit(context, result)
     if result.missing:
         context.warn(

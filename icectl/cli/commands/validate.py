@@ -115,7 +115,6 @@ def validate(
     from icectl.ops.validate.run import ValidateOptions
     from icectl.ops.validate.run import validate as run_validation
     from icectl.pipeline.local_engine import local_engine
-    from icectl.pipeline.progress import Progress
     from icectl.render.ci_reports import render_github, render_junit, render_sarif
     from icectl.render.json import render_jsonl
     from icectl.render.validate import render_rules, render_validation
@@ -137,7 +136,7 @@ def validate(
         }
     )
     severity: Severity = "warning" if fail_on == "warning" else "error"
-    engines = spark.choose(engine, "validate")
+    engines = spark.choose(engine, context)
     if virtual and engines.is_asked_for:
         raise UsageError("--virtual cannot be combined with Spark")
     options = ValidateOptions(
@@ -155,9 +154,8 @@ def validate(
         choose_engine=local_engine if virtual else engines.choose,
         state=context.find_state(at_op) or REPO_PATH,
     )
-    progress = Progress(context.progress)
     with engines:
-        result, report = run_validation(context.open_storage(), options, progress)
+        result, report = run_validation(context.open_storage(), options, context.progress)
     result = replace(result, notes=tuple(map(context.describe, result.notes)))
     if write_baseline is not None:
         lines = (f"{line}\n" for line in render_jsonl(result.findings))

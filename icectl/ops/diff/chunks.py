@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from icectl.model.snapshot import ArrayNodeData, ManifestRef, NodeSnapshot
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
+from icectl.pipeline.progress import Progress
 from icectl.pipeline.read_ahead import read_ahead
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def read_chunk_changes(
     *,
     detail: Detail = Detail.FULL,
     deleted_arrays: bool = False,
+    progress: Progress | None = None,
 ) -> Iterator[ChunkChanges]:
     """The arrays with changed chunks, in the order of their paths, as they are found.
 
@@ -106,11 +108,13 @@ def read_chunk_changes(
     groups = [group for found in groups_of for group in found or ()]
     largest = max((group.num_chunk_refs(diff) for group in groups), default=0)
     workers = max(1, min(THREADS, len(groups), REFERENCES_AT_ONCE // max(largest, 1)))
-    results = read_ahead(_comparison(repository), groups, ahead=workers)
+    compared = read_ahead(_comparison(repository), groups, ahead=workers)
+    progress = progress or Progress()
+    results = progress.count(compared, "comparing manifests", len(groups), "groups")
     for pair, own_groups in zip(diff.arrays, groups_of, strict=True):
         if own_groups is not None:
             mine = islice(results, len(own_groups))
-            changes = _merge(pair, [compared for _, compared in mine])
+            changes = _merge(pair, [found for _, found in mine])
         elif pair.written is not None:
             changes = _merge(pair, None)
         else:

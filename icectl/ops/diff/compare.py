@@ -7,15 +7,22 @@ from dataclasses import replace
 from icectl.errors import RefNotFoundError, Remedy
 from icectl.model.node_table import NodeTable
 from icectl.ops.diff.by_content import diff_by_content
-from icectl.ops.diff.from_logs import LogsInsufficientError, diff_from_logs
+from icectl.ops.diff.from_logs import LogsInsufficientError, diff_from_logs, read_log_changes
 from icectl.ops.diff.nodes import PathFilter
 from icectl.ops.diff.result import NodeDiff
 from icectl.ops.diff.versions import Versions
+from icectl.pipeline.progress import Progress
 from icectl.repository.names import nearest_hint
 from icectl.repository.repository import Repository
 
 
-def diff_nodes(repository: Repository, versions: Versions, *, path: str = "/") -> NodeDiff:
+def diff_nodes(
+    repository: Repository,
+    versions: Versions,
+    *,
+    path: str = "/",
+    progress: Progress | None = None,
+) -> NodeDiff:
     """What happened to the nodes at `path` and below; `NodeDiff.fallback` says why not by logs."""
     tables = repository.read_node_tables({versions.from_id, versions.to_id})
     before, after = tables[versions.from_id], tables[versions.to_id]
@@ -24,7 +31,8 @@ def diff_nodes(repository: Repository, versions: Versions, *, path: str = "/") -
     diff = None
     if versions.log_ids is not None:
         try:
-            diff = diff_from_logs(repository, versions.log_ids, before, after, within)
+            changes = read_log_changes(repository, versions.log_ids, progress or Progress())
+            diff = diff_from_logs(changes, before, after, within)
         except LogsInsufficientError as error:
             fallback = str(error)
     return replace(

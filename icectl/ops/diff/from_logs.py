@@ -18,6 +18,7 @@ from icectl.ops.diff.metadata import compare_metadata
 from icectl.ops.diff.nodes import PathFilter, moves_between, sorted_pairs, sorted_paths
 from icectl.ops.diff.result import ArrayPair, MetadataChange, NodeDiff
 from icectl.pipeline.coordinates import CoordinateSet
+from icectl.pipeline.progress import Progress
 from icectl.repository.repository import Repository
 
 
@@ -47,10 +48,13 @@ class LogChanges:
                 )
 
 
-def read_log_changes(repository: Repository, log_ids: Sequence[SnapshotId]) -> LogChanges:
+def read_log_changes(
+    repository: Repository, log_ids: Sequence[SnapshotId], progress: Progress
+) -> LogChanges:
     changes = LogChanges()
     try:
-        for log in repository.read_transaction_logs(log_ids):
+        logs = repository.read_transaction_logs(log_ids)
+        for log in progress.count(logs, "reading transaction logs", len(log_ids)):
             changes.add(log)
     except ObjectNotFoundError as error:
         raise LogsInsufficientError(f"the transaction log {error.path} is missing") from None
@@ -62,13 +66,8 @@ def read_log_changes(repository: Repository, log_ids: Sequence[SnapshotId]) -> L
 
 
 def diff_from_logs(
-    repository: Repository,
-    log_ids: Sequence[SnapshotId],
-    before: NodeTable,
-    after: NodeTable,
-    within: PathFilter,
+    changes: LogChanges, before: NodeTable, after: NodeTable, within: PathFilter
 ) -> NodeDiff:
-    changes = read_log_changes(repository, log_ids)
     _check_account(changes, before, after)
 
     def path_of(node_id: NodeId) -> str | None:
