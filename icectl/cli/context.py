@@ -10,7 +10,6 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
@@ -19,7 +18,7 @@ from icectl.cli.options import CommonOptions
 from icectl.cli.terminal import Output, is_terminal
 from icectl.cli.values import parse_moment
 from icectl.errors import Hint, RefusedError, UsageError
-from icectl.render.blocks import Block
+from icectl.render.blocks import Block, plain_lines
 from icectl.render.text import escape_controls
 
 if TYPE_CHECKING:
@@ -46,8 +45,10 @@ def peek(items: Iterable[T]) -> Iterator[T] | None:
 class CommandContext:
     """One run of icectl; the command and its options are known once they are parsed."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], arguments: Sequence[str] = ()) -> None:
         self.environ = environ
+        self.arguments = arguments
+        """What the user typed after `icectl`."""
         self.options = CommonOptions()
         self.command = ""
         self.words: Sequence[str] = ()
@@ -70,19 +71,23 @@ class CommandContext:
     @cached_property
     def location(self) -> Location:
         """The location of the repository, found as the help of `--repo` says."""
-        from icectl.cli.locations import find_location
+        return self._find_location(self.options.repo)
 
-        return find_location(self.options.repo, self.options.storage_option or (), self.environ)
+    def _find_location(self, repo: str | None) -> Location:
+        from icectl.cli.locations import find_location, is_hidden_directory
+
+        found = find_location(repo, self.options.storage_option or (), self.environ)
+        named = repo or self.environ.get("ICECTL_REPO")
+        if named and is_hidden_directory(named, found):
+            self.note(f"{named} is a name from the config file; for the directory, write ./{named}")
+        return found
 
     def open_storage(self, location: str | None = None) -> Storage:
         """Return the storage at `location` (default: `self.location`) without reading from it."""
-        from icectl.cli.locations import find_location
         from icectl.cli.storages import open_location
 
-        if location is None:
-            return open_location(self.location, self.environ)
-        options = self.options.storage_option or ()
-        return open_location(find_location(location, options, self.environ), self.environ)
+        found = self.location if location is None else self._find_location(location)
+        return open_location(found, self.environ)
 
     def open_repository(self, at_op: str | None = None, *, for_update: bool = False) -> Repository:
         """Open the repository, in the state after the operation if one is given."""
@@ -108,9 +113,9 @@ class CommandContext:
         path = find_state(self.open_storage(), at_op, self.parse_time)
         return None if path == REPO_PATH else path
 
-    def command_line(self, command: str, *arguments: str, repo: str | None = None) -> str:
+    def command_line(self, command: str, *arguments: str) -> str:
         """Return a command line for the same repository that a user can paste into a shell."""
-        options = replace(self.options, repo=repo or self.options.repo).repository_words()
+        options = self.options.repository_words()
         if any(argument.startswith("-") for argument in arguments):
             return f"icectl {command} {options} -- {shlex.join(arguments)}"
         return " ".join(filter(None, ("icectl", command, shlex.join(arguments), options)))
@@ -238,9 +243,14 @@ class CommandContext:
         if yes:
             return
         if not self.is_interactive:
+            if self.wants_text:
+                for line in plain_lines(plan):
+                    self.output.say(line)
+            end = self.arguments.index("--") if "--" in self.arguments else len(self.arguments)
+            words = ["icectl", *self.arguments[:end], "--yes", *self.arguments[end:]]
             raise RefusedError(
                 f"{self.command} needs confirmation, but there is no terminal",
-                hint=f"add --yes: icectl {self.command} --yes ...",
+                hint=f"to confirm it, run: {shlex.join(words)}",
             )
         from rich.prompt import Confirm
         from rich.text import Text

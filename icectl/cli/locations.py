@@ -78,6 +78,14 @@ def resolve_location(text: str, options: Mapping[str, str], environ: Mapping[str
     return Location(str(path if path.is_absolute() else working_directory() / path), options)
 
 
+def is_hidden_directory(text: str, found: Location) -> bool:
+    """Return whether the text is a directory, but a name in the config file took precedence."""
+    if looks_like_location(text):
+        return False
+    path = Path(text)
+    return path.is_dir() and found.url != str(path.absolute())
+
+
 def suggest_repository(text: str, environ: Mapping[str, str]) -> str | None:
     """Return a hint for a location without a repository: a likely alternative."""
     from difflib import get_close_matches

@@ -13,11 +13,12 @@ from icectl.render.json import to_json
 from icectl.render.words import format_count
 
 MOST_LISTED = 20
+NOTHING = "Nothing changes."
 
 
 def render_changes(changes: ReportedChanges) -> Iterator[Block]:
     lines = [*_lines(changes)]
-    yield from lines or ["Nothing changes."]
+    yield from lines or [NOTHING]
 
 
 def _lines(changes: ReportedChanges) -> Iterator[Block]:

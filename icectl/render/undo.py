@@ -9,7 +9,7 @@ from typing import Any
 from icectl.ops.undo.execute import UndoResult
 from icectl.render.blocks import Block
 from icectl.render.ops_log import render_ops_log, update_document
-from icectl.render.state_changes import MOST_LISTED, render_changes
+from icectl.render.state_changes import MOST_LISTED, NOTHING, render_changes
 from icectl.render.words import format_count
 
 
@@ -28,8 +28,10 @@ def undo_document(result: UndoResult) -> dict[str, Any]:
 
 def render_undo(result: UndoResult) -> Iterator[Block]:
     yield from render_ops_log([result.operation])
-    yield "Would change:" if result.dry_run else "Changed:"
-    yield from render_changes(result.changes)
+    changes = [*render_changes(result.changes)]
+    if changes != [NOTHING]:
+        yield "Would change:" if result.dry_run else "Changed:"
+    yield from changes
     for name in result.burnt_tags:
         yield ((f"The name of the tag {name} can never be used again.", "warning"),)
     if result.left_out_snapshots:

@@ -213,7 +213,8 @@ def test_off_a_terminal_yes_is_wanted(
     assert done.returncode == code
     if code:
         assert done.stdout == ""
-        assert "add --yes" in done.stderr
+        assert done.stderr.startswith("3 things\n"), "the plan"
+        assert done.stderr.endswith("run: icectl destroy --yes\n")
 
 
 def test_a_pipe_gets_everything_plain(environ: dict[str, str], tmp_path: Path) -> None:

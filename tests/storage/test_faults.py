@@ -25,6 +25,7 @@ from icectl.errors import (
     Remedy,
     StorageError,
     ThrottledError,
+    UsageError,
 )
 from icectl.model.ids import ALPHABET
 from icectl.storage import object_store
@@ -521,7 +522,7 @@ class TestAzure:
 
     def test_settings_that_cannot_work(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME")
-        with pytest.raises(StorageError, match="storage account is not known"):
+        with pytest.raises(UsageError, match="storage account is not known"):
             open_storage("az://container/x").read("a")
         options = {"account": "x", "endpoint_url": "http://storage.invalid"}
         with pytest.raises(RefusedError, match="unencrypted"):

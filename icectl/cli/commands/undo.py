@@ -106,6 +106,7 @@ def _finish(
     """Show the plan, ask, and execute it."""
     from icectl.ops.undo.execute import build_result, execute_undo, missing_error
     from icectl.render.undo import render_undo
+    from icectl.render.words import format_count
 
     planned = build_result(plan, dry_run=True, missing=plan.needed.missing)
     if plan.needed.missing:
@@ -125,9 +126,10 @@ def _finish(
     result = execute_undo(repository, plan, way.parse(), context.progress)
     _emit(context, result)
     if result.missing:
+        count = format_count(len(result.missing), "object")
         context.warn(
-            f"{len(result.missing):,} objects that came back went missing meanwhile: a garbage "
-            f"collection is running. Take the change back: {context.command_line('undo')}"
+            f"{count} that came back went missing meanwhile: a garbage collection is running. "
+            f"Take the change back: {context.command_line('undo')}"
         )
         return FINDINGS
     return DONE
