@@ -7,7 +7,7 @@ from operator import itemgetter
 
 from icectl.ops.doctor import Diagnosis, State
 from icectl.render.blocks import Block, Column, Role, Table
-from icectl.render.words import format_count
+from icectl.render.text import format_count
 
 _ROLES: dict[State, Role] = {"ok": "good", "warning": "warning", "failed": "bad", "absent": "dim"}
 _COLUMNS = (

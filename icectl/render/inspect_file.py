@@ -9,8 +9,7 @@ from typing import Any
 from icectl.ops.inspect_file import InspectFileResult
 from icectl.render.blocks import Block, Column, Table, Tree, TreeEntry
 from icectl.render.json import render_json, to_json
-from icectl.render.text import first_line
-from icectl.render.words import format_size
+from icectl.render.text import first_line, format_size
 
 
 def render_inspection(result: InspectFileResult) -> Iterator[Block]:

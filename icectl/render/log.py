@@ -12,8 +12,13 @@ from icectl.ops.log import CommitWithChanges
 from icectl.ops.show import WholeCommit
 from icectl.render.blocks import Block, Column, Line, Part, Table
 from icectl.render.json import to_json
-from icectl.render.text import first_line, message_lines
-from icectl.render.words import format_count, format_size, format_time_short
+from icectl.render.text import (
+    first_line,
+    format_count,
+    format_size,
+    format_time_short,
+    message_lines,
+)
 from icectl.repository.commits import Commit
 
 if TYPE_CHECKING:

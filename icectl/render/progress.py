@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Self
 
-from icectl.render.text import escape_controls
-from icectl.render.words import format_duration
+from icectl.render.text import escape_controls, format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from icectl.ops.refs import BranchChange, BranchList, ListedRef, TagChange, TagList
 from icectl.render.blocks import Block, Column, Role, Table
-from icectl.render.text import first_line
-from icectl.render.words import format_time_short
+from icectl.render.text import first_line, format_time_short
 
 
 def render_branches(listing: BranchList) -> Iterator[Block]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Sequence
 from icectl.ops.repair.repo_file import Backup
 from icectl.ops.repair.run import RepairResult, StepResult
 from icectl.render.blocks import Block, Column, Table
+from icectl.render.text import format_count, format_time
 from icectl.render.validate import render_finding
-from icectl.render.words import format_count, format_time
 
 SHOWN_BACKUPS = 5
 

@@ -9,7 +9,7 @@ from operator import itemgetter
 from icectl.ops.export import ExportResult
 from icectl.render.blocks import Block, Column, Table
 from icectl.render.json import to_json
-from icectl.render.words import format_count
+from icectl.render.text import format_count
 
 
 def render_rows(

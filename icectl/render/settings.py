@@ -8,9 +8,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from icectl.ops.settings import FeatureFlag, NamedValue, StatusReport
 from icectl.render.blocks import Block, Column, Role, Table
 from icectl.render.json import to_json
-from icectl.render.ops_log import format_availability
-from icectl.render.text import escape_controls
-from icectl.render.words import format_time_short
+from icectl.render.operations import format_availability
+from icectl.render.text import escape_controls, format_time_short
 
 
 def render_status(report: StatusReport) -> Iterator[Block]:

@@ -9,7 +9,7 @@ from icectl.checks.rules import Rule, Severity
 from icectl.ops.validate.result import Finding, ValidateResult
 from icectl.ops.validate.summary import RuleSummary
 from icectl.render.blocks import Block, Column, Role, Table
-from icectl.render.words import format_count
+from icectl.render.text import format_count
 
 _ROLES: dict[Severity, Role] = {"error": "bad", "warning": "warning", "info": "dim"}
 SHOWN_REFS = 5

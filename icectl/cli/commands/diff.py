@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -12,11 +12,18 @@ from icectl.cli.context import CommandContext, peek
 from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.options import REF_HELP, AtOpOption, Flag, command
 from icectl.errors import UsageError
+from icectl.ops.diff.chunks import Detail, read_chunk_changes
+from icectl.ops.diff.compare import diff_nodes
+from icectl.ops.diff.versions import Versions, select_commit, select_versions
+from icectl.render.diff import (
+    diff_document,
+    diff_lines,
+    render_diff,
+    render_names,
+    render_stat,
+)
+from icectl.repository.repository import Repository
 from icectl.repository.resolve import DEFAULT_REF, parse_range
-
-if TYPE_CHECKING:
-    from icectl.ops.diff.versions import Versions
-    from icectl.repository.repository import Repository
 
 EXAMPLES = """
 icectl diff v1.0  # changes from the tag v1.0 to the tip of main
@@ -65,15 +72,6 @@ def diff(
     """
     if sum((chunks, stat, name_only)) > 1:
         raise UsageError("only one of --chunks, --stat and --name-only can be given")
-    from icectl.ops.diff.chunks import Detail, read_chunk_changes
-    from icectl.ops.diff.compare import diff_nodes
-    from icectl.render.diff import (
-        diff_document,
-        diff_lines,
-        render_diff,
-        render_names,
-        render_stat,
-    )
 
     repository = context.open_repository(at_op)
     versions = _select_versions(repository, from_, to, commit, merge_base)
@@ -111,7 +109,6 @@ def diff(
 def _select_versions(
     repository: Repository, from_: str | None, to: str | None, commit: str | None, merge_base: bool
 ) -> Versions:
-    from icectl.ops.diff.versions import select_commit, select_versions
 
     if commit is not None:
         if from_ is not None or merge_base:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import Flag, command
 from icectl.errors import IcectlError, RepositoryNotFoundError
-from icectl.render.words import format_count
-
-if TYPE_CHECKING:
-    from icectl.ops.doctor import Check
+from icectl.ops.doctor import Check, check_credentials, check_installation, check_storage, diagnose
+from icectl.render.doctor import render_diagnosis
+from icectl.render.text import format_count
+from icectl.spark.session import SparkOptions, missing_for_spark
 
 EXAMPLES = """
 icectl doctor  # the installation, and the repository in this directory
@@ -39,9 +39,6 @@ def doctor(
 
     Exit code 0 means that no check failed, 1 that a check failed; warnings are not failures.
     """
-    from icectl.ops.doctor import diagnose
-    from icectl.render.doctor import render_diagnosis
-
     found = _checks(context, read_only)
     worded = (replace(one, hint=one.hint and context.describe(one.hint)) for one in found)
     diagnosis = diagnose(worded)
@@ -50,8 +47,6 @@ def doctor(
 
 
 def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
-    from icectl.ops.doctor import Check, check_credentials, check_installation, check_storage
-    from icectl.spark.session import SparkOptions, missing_for_spark
 
     environ = context.environ
     yield from check_installation(environ)
@@ -76,7 +71,6 @@ def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
 
 
 def _check_config(context: CommandContext) -> Check:
-    from icectl.ops.doctor import Check
 
     try:
         count = format_count(len(context.config.repositories), "repository", "repositories")

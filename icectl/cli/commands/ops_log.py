@@ -19,7 +19,7 @@ from icectl.ops.ops_log import (
     read_filtered_ops_log,
     show_operation,
 )
-from icectl.render.ops_log import (
+from icectl.render.operations import (
     beyond_reach_document,
     describe_beyond_reach,
     operation_document,

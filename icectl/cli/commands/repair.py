@@ -7,9 +7,13 @@ from typing import Annotated, Literal
 
 import typer
 
+from icectl.checks.rules import Level
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.options import DryRunOption, YesOption, command
+from icectl.ops.repair.run import RepairOptions, execute_repair, plan_repair
+from icectl.render.repair import render_repair
+from icectl.render.text import format_count
 
 EXAMPLES = """
 icectl repair --dry-run  # show what can be repaired and what would remain
@@ -76,11 +80,6 @@ def repair(
 
     Exit code 3 means that findings remain.
     """
-    from icectl.checks.rules import Level
-    from icectl.ops.repair.run import RepairOptions, execute_repair, plan_repair
-    from icectl.render.repair import render_repair
-    from icectl.render.words import format_count
-
     storage = context.open_storage()
     options = RepairOptions(Level[level.upper()], frozenset(step or ()))
     plan = plan_repair(storage, options, storage.read_clock(), context.progress)

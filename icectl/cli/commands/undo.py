@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.options import OP_HELP, DryRunOption, Flag, YesOption, command
-
-if TYPE_CHECKING:
-    from icectl.ops.undo.execute import UndoResult
-    from icectl.ops.undo.plan import UndoOptions, UndoPlan
-    from icectl.repository.repository import Repository
+from icectl.ops.undo.execute import UndoResult, build_result, execute_undo, missing_error
+from icectl.ops.undo.plan import UndoOptions, UndoPlan, parse_part, plan_restore, plan_undo
+from icectl.render.operations import render_undo, undo_document
+from icectl.render.text import format_count
+from icectl.repository.repository import Repository
 
 EXAMPLES = """
 icectl undo  # take the last operation back
@@ -44,7 +44,6 @@ class WayBack:
     yes: YesOption = False
 
     def parse(self) -> UndoOptions:
-        from icectl.ops.undo.plan import UndoOptions, parse_part
 
         return UndoOptions(parse_part(tuple(self.only)), self.undelete_tag, self.while_read_only)
 
@@ -70,8 +69,6 @@ def undo(
     `icectl undo` takes the first one back. Undoing a new tag deletes it, and its name can never be
     used again. A deleted tag comes back only with --undelete-tag.
     """
-    from icectl.ops.undo.plan import plan_undo
-
     repository = context.open_repository(for_update=not way.dry_run)
     plan = plan_undo(repository, operation, context.parse_time, way.parse(), context.progress)
     return _finish(context, repository, "Undo", plan, way)
@@ -93,8 +90,6 @@ def restore(
 
     The rules of `icectl undo` for tags and for deleted objects apply.
     """
-    from icectl.ops.undo.plan import plan_restore
-
     repository = context.open_repository(for_update=not way.dry_run)
     plan = plan_restore(repository, to, context.parse_time, way.parse(), context.progress)
     return _finish(context, repository, "Restore the state after", plan, way)
@@ -104,10 +99,6 @@ def _finish(
     context: CommandContext, repository: Repository, what: str, plan: UndoPlan, way: WayBack
 ) -> int:
     """Show the plan, ask, and execute it."""
-    from icectl.ops.undo.execute import build_result, execute_undo, missing_error
-    from icectl.render.undo import render_undo
-    from icectl.render.words import format_count
-
     planned = build_result(plan, dry_run=True, missing=plan.needed.missing)
     if plan.needed.missing:
         _emit(context, planned)
@@ -136,7 +127,6 @@ def _finish(
 
 
 def _emit(context: CommandContext, result: UndoResult) -> None:
-    from icectl.render.undo import render_undo, undo_document
 
     if context.wants_text:
         context.output.write(render_undo(result), paged=result.dry_run)
