@@ -84,7 +84,7 @@ class CommandContext:
 
     def open_storage(self, location: str | None = None) -> Storage:
         """Return the storage at `location` (default: `self.location`) without reading from it."""
-        from icectl.cli.storages import open_location
+        from icectl.cli.locations import open_location
 
         found = self.location if location is None else self._find_location(location)
         return open_location(found, self.environ)

@@ -1,12 +1,15 @@
-"""The choice between this process and Spark, whose session is started only if needed."""
+"""The options of commands that can run on Spark or read tables, and the choice of the engine."""
 
 from __future__ import annotations
 
 import os
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from icectl.cli.spark_options import ROWS_FOR_SPARK, SparkPlace
+import typer
+
+from icectl.cli.options import AtOpOption, Flag, Time
 from icectl.errors import UnsupportedError, UsageError
 from icectl.pipeline.engine import Engine
 from icectl.pipeline.local_engine import LocalEngine
@@ -14,6 +17,114 @@ from icectl.spark.session import SUBMITTED, SparkOptions, missing_for_spark, spa
 
 if TYPE_CHECKING:
     from icectl.cli.context import CommandContext
+    from icectl.repository.repository import Repository
+    from icectl.spark.session import SparkOptions
+    from icectl.tables.scope import Scope
+
+
+ROWS_FOR_SPARK = 50_000_000
+"""Beyond this many references `auto` means Spark, if it is installed.
+
+Chosen for memory, not for speed. For a gc plan with 10 million references on 2 cores, one process
+took 11 s and 950 MB; Spark took 37 to 39 s, plus about 10 s to start, with a driver of 125 MB that
+did not grow. On 2 cores Spark was never faster; larger clusters have not been measured. At that
+rate, one process needs about 5 GB for 50 million references.
+"""
+
+
+EngineOption = Annotated[
+    Literal["auto", "local", "spark"],
+    typer.Option(metavar="auto|local|spark"),
+    "Run in this process (local) or on Spark. auto uses Spark if a Spark option is given, "
+    f"or for more than {ROWS_FOR_SPARK // 1_000_000} million references if it is installed.",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class SparkPlace:
+    """The options that say where Spark runs."""
+
+    spark_master: Annotated[
+        str | None,
+        typer.Option(metavar="URL"),
+        "The master of a Spark cluster, such as spark://HOST:7077. Default: this machine, "
+        "local[*].",
+    ] = None
+    spark_remote: Annotated[
+        str | None, typer.Option(metavar="URL"), "A Spark Connect server: sc://HOST:15002."
+    ] = None
+    spark_conf: Annotated[
+        list[str],
+        typer.Option(metavar="KEY=VALUE"),
+        "A Spark setting, such as spark.executor.memory=4g. Repeatable.",
+    ] = ()  # type: ignore[assignment]
+
+    def choose(self, engine: str, context: CommandContext) -> EngineChoice:
+        return EngineChoice(engine, self, context)
+
+    def parse(self) -> SparkOptions:
+        """Combine the options; raise `UsageError` if they are invalid or contain a secret."""
+        from icectl.cli.locations import check_spark_conf
+        from icectl.spark.session import CONNECT, SparkOptions
+
+        check_spark_conf(self.spark_conf)
+        remote = self.spark_remote
+        if self.spark_master and remote:
+            raise UsageError(
+                "--spark-master and --spark-remote cannot be combined",
+                hint="omit one of them; a Connect server has its own master",
+            )
+        if remote and not remote.startswith(CONNECT):
+            raise UsageError(
+                f"invalid value {remote!r} for --spark-remote", hint="write sc://HOST:PORT"
+            )
+        pairs = {}
+        for pair in self.spark_conf:
+            key, separator, value = pair.partition("=")
+            if not separator or not key.startswith("spark."):
+                raise UsageError(
+                    "--spark-conf must have the form KEY=VALUE",
+                    hint="write, for example, spark.executor.memory=4g",
+                )
+            pairs[key] = value
+        return SparkOptions(self.spark_master, remote, pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class ScopeOptions:
+    """The options that select the versions of which tables are read."""
+
+    ref: Annotated[
+        list[str],
+        typer.Option(metavar="REF"),
+        "Use these versions; for snapshots and changes, their history. Repeatable. "
+        "Default: main; for snapshots and changes, all snapshots.",
+    ] = ()  # type: ignore[assignment]
+    all_snapshots: Annotated[Flag, "Use every snapshot of the repository."] = False
+    as_of: Annotated[
+        Time,
+        "Versions and history as they were then: a date (2024-01-31), a time "
+        "(2024-01-31T12:00:00Z), or an age (3d). refs, ops_log and objects are always as they "
+        "are now.",
+    ] = None
+    at_op: AtOpOption = None
+
+    def resolve(self, context: CommandContext) -> tuple[Repository, Scope]:
+        """Open the repository, and resolve what does not change while tables are read.
+
+        That is, the versions to snapshot ids, and the operation to the backup of its state.
+        """
+        from icectl.repository.ops_log import BACKUPS
+        from icectl.tables.scope import Scope
+
+        if self.ref and self.all_snapshots:
+            raise UsageError("--ref and --all-snapshots cannot be combined")
+        state = context.find_state(self.at_op)
+        repository = context.open_repository(state)
+        ids = tuple(str(repository.resolve(ref).snapshot_id) for ref in self.ref)
+        backup = None if state is None else state.removeprefix(f"{BACKUPS}/")
+        as_of = context.parse_moment(self.as_of)
+        return repository, Scope(ids, self.all_snapshots, as_of, backup)
 
 
 class EngineChoice(ExitStack):

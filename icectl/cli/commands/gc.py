@@ -12,8 +12,8 @@ import typer
 
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
+from icectl.cli.engines import EngineOption, SparkPlace
 from icectl.cli.options import Age, DryRunOption, File, Flag, Time, YesOption, command
-from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.cli.values import parse_age, parse_moment
 from icectl.errors import UsageError
 from icectl.ops.gc.report import GcResult, finished, summarize

@@ -9,8 +9,8 @@ import typer
 
 from icectl.cli.commands.expire import build_policy
 from icectl.cli.context import CommandContext
+from icectl.cli.engines import EngineOption, SparkPlace
 from icectl.cli.options import AtOpOption, Flag, OptionalRefArgument, Time, command
-from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.errors import UsageError
 from icectl.ops.expire.policy import Policy
 from icectl.ops.stats.run import StatsOptions, measure

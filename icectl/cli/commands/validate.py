@@ -15,9 +15,9 @@ from icectl.checks.decoding import check_decoding_possible
 from icectl.checks.rules import RULES, Level, Rule, Severity, find_rules
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
+from icectl.cli.engines import EngineOption, SparkPlace
+from icectl.cli.locations import SourceOpener
 from icectl.cli.options import REF_HELP, AtOpOption, File, Flag, command
-from icectl.cli.spark_options import EngineOption, SparkPlace
-from icectl.cli.storages import SourceOpener
 from icectl.errors import UsageError
 from icectl.ops.private_files import open_private
 from icectl.ops.validate.baseline import read_baseline
