@@ -68,6 +68,10 @@ class CommandContext:
 
         return read_config_file(self.environ)
 
+    def policy(self, name: str) -> dict[str, Any]:
+        """Return the unchecked rules of a policy in the config file."""
+        return self.config.policy(self.options.repo or self.environ.get("ICECTL_REPO"), name)
+
     @cached_property
     def location(self) -> Location:
         """The location of the repository, found as the help of `--repo` says."""
@@ -148,18 +152,24 @@ class CommandContext:
         return None if text is None else parse_moment(text, self.now(), last=last)
 
     def emit(
-        self, document: T, text: Renderer[T], *, lines: str | None = None, paged: bool = False
+        self,
+        result: T,
+        text: Renderer[T],
+        *,
+        document: Callable[[T], Any] = lambda result: result,
+        lines: str | None = None,
+        paged: bool = False,
     ) -> None:
-        """Print a result as JSON, or as the blocks of `text(document)`.
+        """Print a result as JSON, or as the blocks of `text(result)`.
 
         With `--jsonl`, print one object per element of the field `lines`.
         """
         if self.wants_text:
-            self.output.write(text(document), paged=paged)
+            self.output.write(text(result), paged=paged)
         elif self.options.jsonl and lines is not None:
-            self.emit_lines(getattr(document, lines))
+            self.emit_lines(getattr(result, lines))
         else:
-            self.emit_json(document)
+            self.emit_json(document(result))
 
     def emit_list(
         self,

@@ -116,10 +116,9 @@ def show(
     commit = show_commit(repository, ref)
     if commit.changes is None and repository.has_transaction_logs:
         context.warn(f"the transaction log of {commit.id} is missing or damaged")
-    if context.wants_text:
-        context.output.write(render_whole_commit(commit), paged=True)
-    else:
-        context.emit_json({"snapshot": commit})
+    context.emit(
+        commit, render_whole_commit, document=lambda commit: {"snapshot": commit}, paged=True
+    )
 
 
 @command(jsonl=True)

@@ -96,9 +96,7 @@ def expire(
                 "--policy cannot be combined with other rules",
                 hint="change the policy in the config file, or give all rules as options",
             )
-        given = context.config.policy(
-            context.options.repo or context.environ.get("ICECTL_REPO"), policy
-        )
+        given = context.policy(policy)
     storage = context.open_storage()
     retention = build_policy(given, storage.read_clock)
     retention.check()

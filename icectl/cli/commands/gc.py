@@ -205,10 +205,8 @@ def _question(run: PlannedRun, kinds: frozenset[ObjectKind], location: str) -> s
     if run.backups is not None:
         count, size = count + len(run.backups.garbage), size + run.backups.num_bytes
     if count:
-        return (
-            f"Permanently delete {format_count(count, 'object')} ({format_size(size)}) from "
-            f"{location}?"
-        )
+        what = f"{format_count(count, 'object')} ({format_size(size)})"
+        return f"Permanently delete {what} from {location}?"
     released = len(run.plan.dropped_snapshots)
     if released:
         return f"Remove {format_count(released, 'snapshot')} from the repo file of {location}?"

@@ -129,10 +129,7 @@ def show_changes(context: CommandContext, operation: OpArgument) -> None:
     that were written together, such as those of an undo, are shown as one.
     """
     found = show_operation(context.open_repository(), operation, context.parse_time)
-    if context.wants_text:
-        context.output.write(render_operation(found), paged=True)
-    else:
-        context.emit_json(operation_document(found))
+    context.emit(found, render_operation, document=operation_document, paged=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,12 +205,16 @@ def _finish(
     context: CommandContext, repository: Repository, what: str, plan: UndoPlan, way: WayBack
 ) -> int:
     """Show the plan, ask, and execute it."""
+
+    def emit(result: UndoResult) -> None:
+        context.emit(result, render_undo, document=undo_document, paged=result.dry_run)
+
     planned = build_result(plan, dry_run=True, missing=plan.needed.missing)
     if plan.needed.missing:
-        _emit(context, planned)
+        emit(planned)
         raise missing_error(plan)
     if way.dry_run or plan.is_empty:
-        _emit(context, planned if way.dry_run else build_result(plan, dry_run=False, missing=()))
+        emit(planned if way.dry_run else build_result(plan, dry_run=False, missing=()))
         return DONE
     if plan.needed.num_snapshots and not way.while_read_only:
         context.note(
@@ -224,7 +225,7 @@ def _finish(
     question = f"{what} @{plan.operation.number} in {context.location.url}?"
     context.confirm(question, yes=way.yes, plan=() if way.yes else render_undo(planned))
     result = execute_undo(repository, plan, way.parse(), context.progress)
-    _emit(context, result)
+    emit(result)
     if result.missing:
         count = format_count(len(result.missing), "object")
         context.warn(
@@ -233,11 +234,3 @@ def _finish(
         )
         return FINDINGS
     return DONE
-
-
-def _emit(context: CommandContext, result: UndoResult) -> None:
-
-    if context.wants_text:
-        context.output.write(render_undo(result), paged=result.dry_run)
-    else:
-        context.emit_json(undo_document(result))

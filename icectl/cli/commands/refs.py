@@ -20,7 +20,7 @@ from icectl.cli.options import (
 )
 from icectl.errors import UsageError
 from icectl.ops import refs
-from icectl.ops.refs import BranchChange, BranchList, ListedRef, TagChange, TagList
+from icectl.ops.refs import BranchChange, BranchList, ListedRef, TagList
 from icectl.render.blocks import Block, Column, Role, Table
 from icectl.render.text import first_line, format_time_short
 from icectl.repository.resolve import DEFAULT_REF
@@ -71,12 +71,10 @@ def create_branch(
     else the snapshot that its transaction log continues, else the first snapshot.
     """
     if adopt:
-        context.emit(_adopt(context, name, ref), render_branch_change)
-        return
-    context.emit(
-        refs.create_branch(context.open_repository(for_update=True), name, ref),
-        render_branch_change,
-    )
+        change = _adopt(context, name, ref)
+    else:
+        change = refs.create_branch(context.open_repository(for_update=True), name, ref)
+    context.emit(change, render_branch_change)
 
 
 def _adopt(context: CommandContext, name: str, ref: str) -> refs.BranchChange:
@@ -146,9 +144,8 @@ def create_tag(
 
     The tag points to REF, by default to the tip of main, and never moves.
     """
-    context.emit(
-        refs.create_tag(context.open_repository(for_update=True), name, ref), render_tag_created
-    )
+    change = refs.create_tag(context.open_repository(for_update=True), name, ref)
+    context.emit(change, lambda change: [f"tag {change.tag} created at {change.snapshot_id}"])
 
 
 @command()
@@ -165,7 +162,8 @@ def delete_tag(context: CommandContext, tag: TagArgument, yes: YesOption = False
         question = f"Delete the {where}? Its name can never be used again."
         context.confirm(question, yes=yes or not context.is_interactive)
     change = refs.delete_tag(repository, tag)
-    context.emit(change, render_tag_deleted)
+    said = f"tag {tag} deleted; it pointed at {change.snapshot_id}"
+    context.emit(change, lambda _: [said])
     again = context.command_line("tag create", "NAME", str(change.snapshot_id))
     context.note(f"the name cannot be used again; to tag the same snapshot: {again}")
 
@@ -191,14 +189,6 @@ def render_branch_change(change: BranchChange) -> Iterator[Block]:
         yield f"branch {name} was already at {change.snapshot_id}"
     else:
         yield f"branch {name} moved from {change.previous_snapshot_id} to {change.snapshot_id}"
-
-
-def render_tag_created(change: TagChange) -> Iterator[Block]:
-    yield f"tag {change.tag} created at {change.snapshot_id}"
-
-
-def render_tag_deleted(change: TagChange) -> Iterator[Block]:
-    yield f"tag {change.tag} deleted; it pointed at {change.snapshot_id}"
 
 
 def _render_refs(title: str, role: Role, refs: Iterable[ListedRef]) -> Table:

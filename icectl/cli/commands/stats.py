@@ -123,8 +123,5 @@ def _read_policy(
     if older_than is not None and policy is not None:
         raise UsageError("--older-than and --policy cannot be combined")
 
-    given: dict[str, Any] = {"older_than": older_than}
-    if policy is not None:
-        location = context.options.repo or context.environ.get("ICECTL_REPO")
-        given = context.config.policy(location, policy)
+    given = {"older_than": older_than} if policy is None else context.policy(policy)
     return build_policy(given, context.open_storage().read_clock)
