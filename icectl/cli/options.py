@@ -47,7 +47,7 @@ class CommonOptions:
     storage_option: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", is_eager=True),
-        "A storage option, such as endpoint_url=http://127.0.0.1:9000. Repeatable. "
+        "A storage option, such as endpoint_url=http://HOST:9000. Repeatable. "
         "Credentials come from the standard variables and files.",
     ] = None
     json: Annotated[Flag, "Print one JSON document."] = False

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 
 from icectl.ops.repair.repo_file import Backup
 from icectl.ops.repair.run import RepairResult, StepResult
-from icectl.render.blocks import Block, Column, Table
-from icectl.render.text import format_count, format_time
+from icectl.render.blocks import Block
+from icectl.render.text import format_count, format_time_short
 from icectl.render.validate import render_finding
 
 SHOWN_BACKUPS = 5
@@ -43,26 +43,14 @@ def _steps(title: str, steps: Sequence[StepResult]) -> Iterator[Block]:
 def _render_backups(backups: Sequence[Backup]) -> Iterator[Block]:
     if not backups:
         return
-    columns = (
-        Column("BACKUP", lambda backup: backup.path, "path"),
-        Column("NEWEST OPERATION", _operation, wraps=True),
-        Column("AT", _date, "time"),
-        Column("BRANCHES", lambda backup: ", ".join(backup.branches), "branch", wraps=True),
-        Column("STATE", _describe),
-    )
-    yield Table(columns, backups[:SHOWN_BACKUPS])
+    yield (("Backups of the repo file, newest first:", "title"),)
+    for backup in backups[:SHOWN_BACKUPS]:
+        chosen = ", used for the repair" if backup.chosen else ""
+        yield ("  ", (backup.path, "path"), f": {backup.detail or backup.state}{chosen}")
+        if backup.newest_operation is not None and backup.updated_at is not None:
+            newest = backup.newest_operation.replace("_", " ")
+            refs = ", ".join(backup.branches)
+            yield f"    {newest} at {format_time_short(backup.updated_at)}; branches: {refs}"
     if len(backups) > SHOWN_BACKUPS:
-        yield f"... and {len(backups) - SHOWN_BACKUPS:,} older ones."
+        yield f"  ... and {len(backups) - SHOWN_BACKUPS:,} older ones"
     yield ""
-
-
-def _date(backup: Backup) -> str | None:
-    return None if backup.updated_at is None else format_time(backup.updated_at)
-
-
-def _operation(backup: Backup) -> str | None:
-    return backup.newest_operation and backup.newest_operation.replace("_", " ")
-
-
-def _describe(backup: Backup) -> str:
-    return "used for the repair" if backup.chosen else backup.detail or backup.state

@@ -206,8 +206,11 @@ def _fitting_columns(
 
 
 def _natural(column: Column, rows: Sequence[Sequence[object]], index: int, width: int) -> int:
+    values = [row[index] for row in rows]
+    if any(isinstance(value, Share) for value in values):
+        return BAR_WIDTH
     longest = max(
-        display_width(_shorten(column.role, plain_cell(row[index]), width)) for row in rows
+        display_width(_shorten(column.role, plain_cell(value), width)) for value in values
     )
     return max(longest, display_width(column.title))
 

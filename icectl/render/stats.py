@@ -77,7 +77,7 @@ def _ref_columns(title: str, total: int) -> Sequence[Column]:
     return (
         Column(title, lambda ref: ref.name),
         *(_size("BYTES", "bytes"), _size("ITS OWN", "own_bytes"), _count("CHUNKS", "num_chunks")),
-        _share("bytes", total),
+        _share("bytes", total, optional=True),
     )
 
 

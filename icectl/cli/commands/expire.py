@@ -73,7 +73,7 @@ def expire(
     policy: Annotated[
         str | None,
         typer.Option(metavar="NAME"),
-        "Use the rules in the config file: [repositories.REPO.policies.NAME].",
+        "Use the rules [repositories.REPO.policies.NAME] of the config file.",
     ] = None,
     all_: Annotated[
         bool, typer.Option("--all"), "Show every snapshot of a long plan, not only the newest ones."
