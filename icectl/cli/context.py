@@ -9,13 +9,12 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, islice
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from icectl.cli.options import CommonOptions
-from icectl.cli.terminal import Output, is_terminal
+from icectl.cli.terminal import Output, is_terminal, peek
 from icectl.cli.values import parse_moment
 from icectl.errors import Hint, RefusedError, UsageError
 from icectl.render.blocks import Block, plain_lines
@@ -33,13 +32,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Renderer = Callable[[T], Iterable[Block]]
-
-
-def peek(items: Iterable[T]) -> Iterator[T] | None:
-    """Read the first item, and return all of them, or None if there is none."""
-    rest = iter(items)
-    first = list(islice(rest, 1))
-    return chain(first, rest) if first else None
 
 
 class CommandContext:

@@ -24,6 +24,13 @@ LINES_PER_WRITE = 500
 T = TypeVar("T")
 
 
+def peek(items: Iterable[T]) -> Iterator[T] | None:
+    """Read the first item, and return all of them, or None if there is none."""
+    rest = iter(items)
+    first = list(islice(rest, 1))
+    return chain(first, rest) if first else None
+
+
 def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
     """Return whether the stream supports colour, progress bars and questions."""
     return stream.isatty() and environ.get("TERM") != "dumb"
@@ -113,10 +120,9 @@ class Output:
             stream.flush()
 
     def _begun(self, items: Iterable[T]) -> Iterable[T]:
-        rest = iter(items)
-        first = list(islice(rest, 1))
+        found = peek(items)
         self._begin()
-        return chain(first, rest)
+        return found or ()
 
     def write_bytes(self, data: bytes | bytearray) -> None:
         with _reported_failures():

@@ -8,9 +8,10 @@ from typing import Annotated
 
 import typer
 
-from icectl.cli.context import CommandContext, peek
+from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.options import REF_HELP, AtOpOption, Flag, command
+from icectl.cli.terminal import peek
 from icectl.errors import UsageError
 from icectl.ops.diff.chunks import Detail, read_chunk_changes
 from icectl.ops.diff.compare import diff_nodes
