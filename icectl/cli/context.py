@@ -272,6 +272,6 @@ class CommandContext:
         self.display.show_later()
 
     def _say(self, message: str) -> None:
-        self.display.hide()
-        self.output.say(f"icectl: {escape_controls(message)}", hold=not self.wants_text)
-        self.display.show_later()
+        line = f"icectl: {escape_controls(message)}"
+        if not self.wants_text or not self.display.print_above(line):
+            self.output.say(line, hold=not self.wants_text)

@@ -120,7 +120,7 @@ def command(
                 own[name] = group(**{one.name: own.pop(one.name) for one in fields(group)})
             if context.options.json and context.options.jsonl:
                 raise UsageError("--json and --jsonl cannot be combined")
-            logs = shown_logs(context.options.verbose, context.environ)
+            logs = shown_logs(context.options.verbose, context.display)
             with context.output, context.display, logs:
                 return body(context, **own)
 

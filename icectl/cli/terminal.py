@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     import subprocess
 
     from icectl.render.blocks import Block
+    from icectl.render.progress import ProgressDisplay
 
-CLEAR_LINE = "\r\x1b[K"
 LINES_PER_WRITE = 500
 T = TypeVar("T")
 
@@ -175,22 +175,22 @@ def _start_pager(environ: Mapping[str, str]) -> subprocess.Popen[str] | None:
 
 
 @contextlib.contextmanager
-def shown_logs(verbosity: int, environ: Mapping[str, str]) -> Iterator[None]:
+def shown_logs(verbosity: int, display: ProgressDisplay) -> Iterator[None]:
     """Show notes with verbosity 1, and every request with its duration from 2."""
     if verbosity <= 0:
         yield
         return
-    # The line may contain a progress bar.
-    start = CLEAR_LINE if is_terminal(sys.stderr, environ) else ""
 
-    class Formatter(logging.Formatter):
-        def format(self, record: logging.LogRecord) -> str:
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
             time = f"{record.relativeCreated / 1000:.3f} s: " if verbosity > 1 else ""
-            return f"{start}icectl: {time}{escape_controls(hide_secrets(record.getMessage()))}"
+            line = f"icectl: {time}{escape_controls(hide_secrets(record.getMessage()))}"
+            with contextlib.suppress(OSError):  # stderr may be closed
+                if not display.print_above(line):
+                    sys.stderr.write(f"{line}\n")
 
     logger = logging.getLogger("icectl")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Formatter())
+    handler = Handler()
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG if verbosity > 1 else logging.INFO)

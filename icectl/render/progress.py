@@ -110,6 +110,13 @@ class ProgressDisplay:
             if bars is not None:
                 bars.stop()
 
+    def print_above(self, line: str) -> bool:
+        """Print the line above the bars; return False if none are drawn."""
+        bars = self._bars
+        if bars is not None:
+            bars.console.print(line, soft_wrap=True)
+        return bars is not None
+
     def show_count(self, phase: Phase) -> None:
         bars = self._bars
         if bars is not None and phase.task is not None:
