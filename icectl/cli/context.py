@@ -217,8 +217,9 @@ class CommandContext:
             return ProgressDisplay()
         if not is_terminal(sys.stderr, self.environ):
             return ProgressDisplay(log=self._say)
-        # While Java starts, descriptor 2 is a pipe.
-        return ProgressDisplay(lambda: self._error_console(os.fdopen(os.dup(2), "w")))
+        # Taken now: while Java starts, descriptor 2 is a pipe.
+        terminal = os.fdopen(os.dup(2), "w")
+        return ProgressDisplay(lambda: self._error_console(terminal))
 
     @cached_property
     def progress(self) -> Progress:
@@ -231,8 +232,8 @@ class CommandContext:
 
         from icectl.render.screen import make_console
 
-        width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
         stream = stream or sys.stderr
+        width = shutil.get_terminal_size().columns if stream.isatty() else None
         return make_console(stream, self.environ, no_color=self.options.no_color, width=width)
 
     @property
