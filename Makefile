@@ -46,7 +46,7 @@ bench: $(VENV)/.installed
 
 # Generates man pages and completions; a test fails if they are not current.
 generate: $(VENV)/.installed
-	$(BIN)/python -m icectl.cli.generate
+	$(BIN)/python -m tests.docs.generate
 
 # The pictures and the output in README are real; these targets update them.
 picture: $(VENV)/.installed

@@ -5,21 +5,19 @@ Nothing is opened, read or imported before a command needs it.
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, islice
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from icectl.cli.options import CommonOptions
-from icectl.cli.terminal import Output, is_terminal
+from icectl.cli.terminal import Output, is_terminal, peek
 from icectl.cli.values import parse_moment
 from icectl.errors import Hint, RefusedError, UsageError
-from icectl.render.blocks import Block
+from icectl.render.blocks import Block, plain_lines
 from icectl.render.text import escape_controls
 
 if TYPE_CHECKING:
@@ -27,7 +25,8 @@ if TYPE_CHECKING:
 
     from icectl.cli.config_file import ConfigFile
     from icectl.cli.locations import Location
-    from icectl.pipeline.progress import StartCounter
+    from icectl.pipeline.progress import Progress
+    from icectl.render.progress import ProgressDisplay
     from icectl.repository.repository import Repository
     from icectl.storage.contract import Storage
 
@@ -38,8 +37,10 @@ Renderer = Callable[[T], Iterable[Block]]
 class CommandContext:
     """One run of icectl; the command and its options are known once they are parsed."""
 
-    def __init__(self, environ: Mapping[str, str]) -> None:
+    def __init__(self, environ: Mapping[str, str], arguments: Sequence[str] = ()) -> None:
         self.environ = environ
+        self.arguments = arguments
+        """What the user typed after `icectl`."""
         self.options = CommonOptions()
         self.command = ""
         self.words: Sequence[str] = ()
@@ -47,7 +48,7 @@ class CommandContext:
 
     @cached_property
     def output(self) -> Output:
-        return Output(self.environ, no_color=self.options.no_color)
+        return Output(self.environ, lambda: self.display.hide(), no_color=self.options.no_color)
 
     @property
     def wants_text(self) -> bool:
@@ -59,22 +60,30 @@ class CommandContext:
 
         return read_config_file(self.environ)
 
+    def policy(self, name: str) -> dict[str, Any]:
+        """Return the unchecked rules of a policy in the config file."""
+        return self.config.policy(self.options.repo or self.environ.get("ICECTL_REPO"), name)
+
     @cached_property
     def location(self) -> Location:
         """The location of the repository, found as the help of `--repo` says."""
-        from icectl.cli.locations import find_location
+        return self._find_location(self.options.repo)
 
-        return find_location(self.options.repo, self.options.storage_option or (), self.environ)
+    def _find_location(self, repo: str | None) -> Location:
+        from icectl.cli.locations import find_location, is_hidden_directory
+
+        found = find_location(repo, self.options.storage_option or (), self.environ)
+        named = repo or self.environ.get("ICECTL_REPO")
+        if named and is_hidden_directory(named, found):
+            self.note(f"{named} is a name from the config file; for the directory, write ./{named}")
+        return found
 
     def open_storage(self, location: str | None = None) -> Storage:
         """Return the storage at `location` (default: `self.location`) without reading from it."""
-        from icectl.cli.locations import find_location
-        from icectl.cli.storages import open_location
+        from icectl.cli.locations import open_location
 
-        if location is None:
-            return open_location(self.location, self.environ)
-        options = self.options.storage_option or ()
-        return open_location(find_location(location, options, self.environ), self.environ)
+        found = self.location if location is None else self._find_location(location)
+        return open_location(found, self.environ)
 
     def open_repository(self, at_op: str | None = None, *, for_update: bool = False) -> Repository:
         """Open the repository, in the state after the operation if one is given."""
@@ -100,9 +109,9 @@ class CommandContext:
         path = find_state(self.open_storage(), at_op, self.parse_time)
         return None if path == REPO_PATH else path
 
-    def command_line(self, command: str, *arguments: str, repo: str | None = None) -> str:
+    def command_line(self, command: str, *arguments: str) -> str:
         """Return a command line for the same repository that a user can paste into a shell."""
-        options = replace(self.options, repo=repo or self.options.repo).repository_words()
+        options = self.options.repository_words()
         if any(argument.startswith("-") for argument in arguments):
             return f"icectl {command} {options} -- {shlex.join(arguments)}"
         return " ".join(filter(None, ("icectl", command, shlex.join(arguments), options)))
@@ -135,18 +144,24 @@ class CommandContext:
         return None if text is None else parse_moment(text, self.now(), last=last)
 
     def emit(
-        self, document: T, text: Renderer[T], *, lines: str | None = None, paged: bool = False
+        self,
+        result: T,
+        text: Renderer[T],
+        *,
+        document: Callable[[T], Any] = lambda result: result,
+        lines: str | None = None,
+        paged: bool = False,
     ) -> None:
-        """Print a result as JSON, or as the blocks of `text(document)`.
+        """Print a result as JSON, or as the blocks of `text(result)`.
 
         With `--jsonl`, print one object per element of the field `lines`.
         """
         if self.wants_text:
-            self.output.write(text(document), paged=paged)
+            self.output.write(text(result), paged=paged)
         elif self.options.jsonl and lines is not None:
-            self.emit_lines(getattr(document, lines))
+            self.emit_lines(getattr(result, lines))
         else:
-            self.emit_json(document)
+            self.emit_json(document(result))
 
     def emit_list(
         self,
@@ -167,17 +182,10 @@ class CommandContext:
         elif self.options.json:
             self.emit_json({**(beside or {}), key: list(items)})
         else:
-            found = self.begin(items, f"reading {key}")
+            found = peek(items)
             if if_empty and found is None:
                 self.note(if_empty)
             self.output.write(text(found or ()), paged=paged)
-
-    def begin(self, items: Iterable[T], label: str) -> Iterator[T] | None:
-        """Read the first item, with progress, and return all of them, or None if there is none."""
-        rest = iter(items)
-        with self.busy(label):
-            first = list(islice(rest, 1))
-        return chain(first, rest) if first else None
 
     def emit_json(self, document: Any) -> None:
         from icectl.render.json import render_json
@@ -201,28 +209,32 @@ class CommandContext:
         self._say(f"warning: {message}")
 
     @cached_property
-    def progress(self) -> StartCounter:
-        """Shows a bar on a terminal, a line every 30 seconds elsewhere, nothing with --quiet."""
+    def display(self) -> ProgressDisplay:
+        """Shows bars on a terminal, a line every 30 seconds elsewhere, nothing with --quiet."""
         from icectl.render.progress import ProgressDisplay
 
         if self.options.quiet:
-            return ProgressDisplay().phase
+            return ProgressDisplay()
         if not is_terminal(sys.stderr, self.environ):
-            return ProgressDisplay(log=self._say).phase
-        return ProgressDisplay(console=self._error_console()).phase
+            return ProgressDisplay(log=self._say)
+        # Taken now: while Java starts, descriptor 2 is a pipe.
+        terminal = os.fdopen(os.dup(2), "w")
+        return ProgressDisplay(lambda: self._error_console(terminal))
 
-    def busy(self, label: str) -> AbstractContextManager[Any]:
-        """Show on a terminal that work goes on whose length is unknown."""
-        shown = sys.stdout.isatty()  # otherwise rich, which is slow to import, is not needed
-        return self.progress(label, None, "") if shown else nullcontext()
+    @cached_property
+    def progress(self) -> Progress:
+        from icectl.pipeline.progress import Progress
 
-    def _error_console(self) -> Console:
+        return Progress(self.display.phase)
+
+    def _error_console(self, stream: TextIO | None = None) -> Console:
         import shutil
 
         from icectl.render.screen import make_console
 
-        width = shutil.get_terminal_size().columns if sys.stderr.isatty() else None
-        return make_console(sys.stderr, self.environ, no_color=self.options.no_color, width=width)
+        stream = stream or sys.stderr
+        width = shutil.get_terminal_size().columns if stream.isatty() else None
+        return make_console(stream, self.environ, no_color=self.options.no_color, width=width)
 
     @property
     def is_interactive(self) -> bool:
@@ -234,15 +246,21 @@ class CommandContext:
         if yes:
             return
         if not self.is_interactive:
+            if self.wants_text:
+                for line in plain_lines(plan):
+                    self.output.say(line)
+            end = self.arguments.index("--") if "--" in self.arguments else len(self.arguments)
+            words = ["icectl", *self.arguments[:end], "--yes", *self.arguments[end:]]
             raise RefusedError(
                 f"{self.command} needs confirmation, but there is no terminal",
-                hint=f"add --yes: icectl {self.command} --yes ...",
+                hint=f"to confirm it, run: {shlex.join(words)}",
             )
         from rich.prompt import Confirm
         from rich.text import Text
 
         from icectl.render.screen import draw
 
+        self.display.hide()
         console = self._error_console()
         draw(plan, console)
         prompt = Text(escape_controls(question))
@@ -252,6 +270,9 @@ class CommandContext:
             agreed = False
         if not agreed:
             raise RefusedError(f"{self.command} was not confirmed; nothing was changed")
+        self.display.show_later()
 
     def _say(self, message: str) -> None:
-        self.output.say(f"icectl: {escape_controls(message)}", hold=not self.wants_text)
+        line = f"icectl: {escape_controls(message)}"
+        if not self.wants_text or not self.display.print_above(line):
+            self.output.say(line, hold=not self.wants_text)

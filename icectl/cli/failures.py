@@ -7,6 +7,7 @@ import shlex
 import sys
 import traceback
 from collections.abc import Mapping
+from difflib import SequenceMatcher
 from typing import Any
 
 import typer
@@ -81,11 +82,13 @@ def _usage_error(error: typer.TyperException, arguments: list[str]) -> UsageErro
     """Report an error found by typer: an unknown option, a missing or invalid value."""
     from icectl.cli.locations import is_repository_directory
 
+    option = getattr(error, "option_name", None)
+    if found := getattr(error, "possibilities", None):
+        found[:] = [one for one in found if _is_typo(str(option), one)]
     message = " ".join(error.format_message().split()).replace("Value error, ", "").rstrip(".")
     command = called_command(arguments)
     path = f"{PROGRAM} {command}".rstrip()
     hint = f"see {path} --help"
-    option = getattr(error, "option_name", None)
     if message.startswith("No such option") and any(
         option in one.opts for one in parameters_of(command)
     ):
@@ -94,6 +97,12 @@ def _usage_error(error: typer.TyperException, arguments: list[str]) -> UsageErro
         for word in filter(is_repository_directory, arguments):
             hint = f"give the repository with -r: {path} -r {shlex.quote(word)}"
     return UsageError(message[:1].lower() + message[1:], hint=hint)
+
+
+def _is_typo(option: str, known: str) -> bool:
+    """Whether the known option is likely meant; `--at-op` does not mean `--adopt`."""
+    names = option.strip("-"), known.strip("-")
+    return names[1].startswith(names[0]) or SequenceMatcher(None, *names).ratio() > 0.7
 
 
 def _with_hint(error: IcectlError, context: CommandContext) -> IcectlError:

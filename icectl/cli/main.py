@@ -59,7 +59,7 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> int:
         root().main(arguments, prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE)
     if "help" in arguments[:2] and (arguments[0] == "help" or arguments[0] in GROUPS):
         arguments = [*(word for word in arguments if word != "help"), "--help"]
-    context = CommandContext(environ)
+    context = CommandContext(environ, arguments)
     try:
         with root().make_context(PROGRAM, list(arguments), obj=context) as ctx:
             code = root().invoke(ctx)

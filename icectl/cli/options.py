@@ -47,7 +47,7 @@ class CommonOptions:
     storage_option: Annotated[
         list[str] | None,
         typer.Option(metavar="KEY=VALUE", is_eager=True),
-        "A storage option, such as endpoint_url=http://127.0.0.1:9000. Repeatable. "
+        "A storage option, such as endpoint_url=http://HOST:9000. Repeatable. "
         "Credentials come from the standard variables and files.",
     ] = None
     json: Annotated[Flag, "Print one JSON document."] = False
@@ -120,7 +120,8 @@ def command(
                 own[name] = group(**{one.name: own.pop(one.name) for one in fields(group)})
             if context.options.json and context.options.jsonl:
                 raise UsageError("--json and --jsonl cannot be combined")
-            with context.output, shown_logs(context.options.verbose, context.environ):
+            logs = shown_logs(context.options.verbose, context.display)
+            with context.output, context.display, logs:
                 return body(context, **own)
 
         parameters = []

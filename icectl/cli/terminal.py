@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Self, TextIO
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Self, TextIO, TypeVar
 
 from icectl.errors import IcectlError
 from icectl.model.redaction import hide_secrets
@@ -17,9 +18,17 @@ if TYPE_CHECKING:
     import subprocess
 
     from icectl.render.blocks import Block
+    from icectl.render.progress import ProgressDisplay
 
-CLEAR_LINE = "\r\x1b[K"
 LINES_PER_WRITE = 500
+T = TypeVar("T")
+
+
+def peek(items: Iterable[T]) -> Iterator[T] | None:
+    """Read the first item, and return all of them, or None if there is none."""
+    rest = iter(items)
+    first = list(islice(rest, 1))
+    return chain(first, rest) if first else None
 
 
 def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
@@ -30,8 +39,12 @@ def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
 class Output:
     """Writes blocks and lines to stdout: with rich on a terminal, as plain text elsewhere."""
 
-    def __init__(self, environ: Mapping[str, str], *, no_color: bool = False) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], begin: Callable[[], None], *, no_color: bool = False
+    ) -> None:
+        """`begin` is called when the first block or line is known, before it is written."""
         self._environ = environ
+        self._begin = begin
         self._no_color = no_color
         self._pager: subprocess.Popen[str] | None = None
         self._held: list[str] = []
@@ -77,6 +90,7 @@ class Output:
 
         from icectl.render.screen import draw, make_console
 
+        blocks = self._begun(blocks)
         stream = self._stream(paged)
         console = make_console(
             stream,
@@ -91,6 +105,7 @@ class Output:
 
     def write_lines(self, lines: Iterable[str], *, paged: bool = False) -> None:
         """Write lines unchanged, such as JSON: in large batches to a pipe, singly to a terminal."""
+        lines = self._begun(lines)
         stream = self._stream(paged)
         batch: list[str] = []
         interactive = stream is not sys.stdout or stream.isatty()
@@ -103,6 +118,11 @@ class Output:
             if batch:
                 stream.write("\n".join(batch) + "\n")
             stream.flush()
+
+    def _begun(self, items: Iterable[T]) -> Iterable[T]:
+        found = peek(items)
+        self._begin()
+        return found or ()
 
     def write_bytes(self, data: bytes | bytearray) -> None:
         with _reported_failures():
@@ -155,22 +175,22 @@ def _start_pager(environ: Mapping[str, str]) -> subprocess.Popen[str] | None:
 
 
 @contextlib.contextmanager
-def shown_logs(verbosity: int, environ: Mapping[str, str]) -> Iterator[None]:
+def shown_logs(verbosity: int, display: ProgressDisplay) -> Iterator[None]:
     """Show notes with verbosity 1, and every request with its duration from 2."""
     if verbosity <= 0:
         yield
         return
-    # The line may contain a progress bar.
-    start = CLEAR_LINE if is_terminal(sys.stderr, environ) else ""
 
-    class Formatter(logging.Formatter):
-        def format(self, record: logging.LogRecord) -> str:
+    class Handler(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
             time = f"{record.relativeCreated / 1000:.3f} s: " if verbosity > 1 else ""
-            return f"{start}icectl: {time}{escape_controls(hide_secrets(record.getMessage()))}"
+            line = f"icectl: {time}{escape_controls(hide_secrets(record.getMessage()))}"
+            with contextlib.suppress(OSError):  # stderr may be closed
+                if not display.print_above(line):
+                    sys.stderr.write(f"{line}\n")
 
     logger = logging.getLogger("icectl")
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Formatter())
+    handler = Handler()
     before = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG if verbosity > 1 else logging.INFO)

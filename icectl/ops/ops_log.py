@@ -17,6 +17,7 @@ from icectl.model.ids import SnapshotId
 from icectl.model.redaction import redact_locations
 from icectl.model.repo import FEATURE_FLAGS, RepoStatus, Update, UpdateType
 from icectl.model.values import MetadataItem
+from icectl.pipeline.progress import Progress
 from icectl.repository.backups import is_cleared, list_backups
 from icectl.repository.operations import Operations, ParseTime, operations_of
 from icectl.repository.ops_log import BACKUPS, OpsLogBeyondReach, OpsLogEntry, read_ops_log
@@ -106,7 +107,7 @@ class OperationChanges:
 
 
 def read_filtered_ops_log(
-    repository: Repository, options: OpsLogOptions
+    repository: Repository, options: OpsLogOptions, progress: Progress | None = None
 ) -> Iterator[ListedOperation | OpsLogBeyondReach]:
     """The matching updates, newest first, read as far as the caller asks.
 
@@ -114,9 +115,10 @@ def read_filtered_ops_log(
     were satisfied before.
     """
     operations = operations_of(repository)
-    walk = _walk_filtered(operations, options)
     matches = partial(_matches, options)
-    for number, entry in enumerate(_read_entries(repository, walk, matches)):
+    entries = _read_entries(repository, _walk_filtered(operations, options), matches)
+    counted = (progress or Progress()).count(entries, "reading the ops log", None, "operations")
+    for number, entry in enumerate(counted):
         if isinstance(entry, OpsLogBeyondReach):
             yield replace(entry, is_cleared=_is_cleared(repository.storage, entry))
         elif matches(entry.update):

@@ -104,6 +104,9 @@ class _Tally:
         if self.stopped:
             raise InterruptedError
 
+    def expect(self, total: int) -> None:
+        pass
+
 
 def read_listing(
     storage: Storage, kind: ObjectKind, progress: Progress, counter: Counter

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from icectl.errors import IcectlError, Remedy
 
 logger = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Counter(Protocol):
     def advance(self, count: int = 1) -> None: ...
+
+    def expect(self, total: int) -> None:
+        """Set the number of items, which was unknown at the start."""
 
 
 StartCounter = Callable[[str, int | None, str], AbstractContextManager[Counter]]
@@ -29,6 +33,9 @@ class OutOfTimeError(IcectlError):
 
 class _Silence:
     def advance(self, count: int = 1) -> None:
+        pass
+
+    def expect(self, total: int) -> None:
         pass
 
 
@@ -49,6 +56,9 @@ class _LoggedPhase(AbstractContextManager[Counter]):
     def advance(self, count: int = 1) -> None:
         self._count += count
         self._counter.advance(count)
+
+    def expect(self, total: int) -> None:
+        self._counter.expect(total)
 
     def __exit__(self, *failure: Any) -> None:
         self._shown.__exit__(*failure)
@@ -76,6 +86,15 @@ class Progress:
         if not logger.isEnabledFor(logging.INFO):
             return shown
         return _LoggedPhase(label, unit, shown)
+
+    def count(
+        self, items: Iterable[T], label: str, total: int | None = None, unit: str = ""
+    ) -> Iterator[T]:
+        """The items; the phase lasts until the last of them was processed."""
+        with self.phase(label, total, unit) as counter:
+            for item in items:
+                yield item
+                counter.advance()
 
     def silent(self) -> Progress:
         """The same end for work on another thread, whose progress somebody else shows."""

@@ -22,7 +22,11 @@ PARTS_AHEAD = 2
 BATCHES_AHEAD = 4
 
 
-def read_parts(read: Callable[[Any], Iterator[Any]], parts: Iterable[Any]) -> Iterator[Any]:
+def read_parts(
+    read: Callable[[Any], Iterator[Any]],
+    parts: Iterable[Any],
+    count_part: Callable[[], None] = lambda: None,
+) -> Iterator[Any]:
     """Every batch of a table, parts in their order; the first batches of some parts ahead."""
 
     def begin(part: Any) -> tuple[list[Any], Iterator[Any]]:
@@ -32,6 +36,7 @@ def read_parts(read: Callable[[Any], Iterator[Any]], parts: Iterable[Any]) -> It
     for _, (first, rest) in read_ahead(begin, parts, ahead=PARTS_AHEAD):
         yield from first
         yield from rest
+        count_part()
 
 
 def write_directory(files: TableFiles, progress: Progress) -> int:
@@ -43,13 +48,12 @@ def write_directory(files: TableFiles, progress: Progress) -> int:
         shutil.rmtree(unfinished, ignore_errors=True)
         unfinished.mkdir(parents=True)
         file = unfinished / f"part-00000.{files.format}"
-        with progress.phase(files.label, None, "rows") as counter:
+        with progress.phase(files.label, len(files.parts), "parts") as counter:
 
             def counted() -> Iterator[Any]:
                 nonlocal rows
-                for batch in read_parts(files.read, files.parts):
+                for batch in read_parts(files.read, files.parts, counter.advance):
                     rows += batch.num_rows
-                    counter.advance(batch.num_rows)
                     yield batch
 
             _WRITERS[files.format](file, files.schema, counted())

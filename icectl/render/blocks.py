@@ -22,6 +22,15 @@ Line = str | tuple[Part, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class GraphLine:
+    """A line to the right of a commit graph, which continues if the line wraps."""
+
+    graph: str
+    graph_below: str
+    line: Line
+
+
+@dataclass(frozen=True, slots=True)
 class Share:
     """A fraction between 0 and 1, drawn as a bar."""
 
@@ -73,7 +82,7 @@ class Tree:
     entries: Iterable[TreeEntry]
 
 
-Block = Line | Table | Tree
+Block = Line | GraphLine | Table | Tree
 
 GAP = "  "
 BAR_WIDTH = 20
@@ -81,16 +90,21 @@ BAR_WIDTH = 20
 
 def plain_lines(blocks: Iterable[Block]) -> Iterator[str]:
     for block in blocks:
-        if isinstance(block, str):
-            yield escape_controls(block)
-        elif isinstance(block, Table):
+        if isinstance(block, Table):
             yield from align(block.columns, block.rows())
         elif isinstance(block, Tree):
             yield from _draw_tree(block)
+        elif isinstance(block, GraphLine):
+            yield f"{block.graph}{_plain_line(block.line)}".rstrip()
         else:
-            yield "".join(
-                escape_controls(part if isinstance(part, str) else part[0]) for part in block
-            ).rstrip()
+            yield _plain_line(block)
+
+
+def _plain_line(line: Line) -> str:
+    if isinstance(line, str):
+        return escape_controls(line)
+    parts = (escape_controls(part if isinstance(part, str) else part[0]) for part in line)
+    return "".join(parts).rstrip()
 
 
 def plain_cell(value: object) -> str:

@@ -13,8 +13,7 @@ from xml.etree import ElementTree
 from icectl import __version__
 from icectl.checks.rules import Rule, Severity
 from icectl.ops.validate.report import Finding, ValidateResult
-from icectl.render.text import escape_commands, escape_controls
-from icectl.render.words import format_count
+from icectl.render.text import escape_commands, escape_controls, format_count
 
 SUITE = "icectl validate"
 SARIF_SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from icectl.model.snapshot import path_sort_key
 from icectl.ops.diff.result import ABSENT, ChunkChanges, NodeDiff, ValueChange
 from icectl.render.blocks import Block, Column, Role, Table, Tree, TreeEntry
-from icectl.render.words import format_count, format_size
+from icectl.render.text import format_count, format_size
 
 if TYPE_CHECKING:
     import numpy as np

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from icectl.ops.expire.report import ExpireResult, Freed, SnapshotFate
 from icectl.render.blocks import Block, Column, Table
-from icectl.render.text import first_line
-from icectl.render.words import format_count, format_size, format_time_short
+from icectl.render.text import first_line, format_count, format_size, format_time_short
 
 MOST_ROWS = 200
 SHOWN_ROWS = 20

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from icectl.render.blocks import Block, Column, Table
-from icectl.render.words import format_count, format_size, format_time_short
+from icectl.render.text import format_count, format_size, format_time_short
 
 if TYPE_CHECKING:
     from icectl.ops.gc.report import GcResult

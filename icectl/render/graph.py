@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from icectl.render.blocks import Line, Part
+from icectl.render.blocks import Block, GraphLine, Line
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ def order_for_graph(rows: Iterable[GraphRow]) -> list[GraphRow]:
     return ordered + list(waiting.values())
 
 
-def render_graph(rows: Iterable[GraphRow]) -> Iterator[Line]:
+def render_graph(rows: Iterable[GraphRow]) -> Iterator[Block]:
     """Yield the lines of the graph with the text of each row; joins have separate lines."""
     columns: list[Hashable] = []
     """The id at the lower end of each vertical line."""
@@ -54,17 +54,14 @@ def render_graph(rows: Iterable[GraphRow]) -> Iterator[Line]:
         if row.id not in columns:
             columns.append(row.id)
         here = columns.index(row.id)
-        first, *rest = (_parts(line) for line in row.lines or ("",))
         marks = ["*" if index == here else "|" for index in range(len(columns))]
-        yield (f"{' '.join(marks)} ", *first)
+        graph = f"{' '.join(marks)} "
         marks[here] = " " if row.parent_id is None else "|"
-        for line in rest:
-            yield (f"{' '.join(marks)} ", *line)
+        below = f"{' '.join(marks)} "
+        for line in row.lines or ("",):
+            yield GraphLine(graph, below, line)
+            graph = below
         yield from _continue(columns, here, row.parent_id)
-
-
-def _parts(line: Line) -> tuple[Part, ...]:
-    return (line,) if isinstance(line, str) else line
 
 
 def _continue(columns: list[Hashable], here: int, parent_id: Hashable | None) -> Iterator[str]:

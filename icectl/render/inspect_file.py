@@ -7,10 +7,14 @@ from operator import methodcaller
 from typing import Any
 
 from icectl.ops.inspect_file import InspectFileResult
-from icectl.render.blocks import Block, Column, Table, Tree, TreeEntry
+from icectl.render.blocks import Block, Column, Role, Table, Tree, TreeEntry
 from icectl.render.json import render_json, to_json
-from icectl.render.text import first_line
-from icectl.render.words import format_size
+from icectl.render.text import first_line, format_size
+
+_ROLES: dict[str, Role] = {
+    **dict.fromkeys(("id", "node_id", "snapshot", "parent"), "id"),
+    **dict.fromkeys(("flushed_at", "updated_at"), "time"),
+}
 
 
 def render_inspection(result: InspectFileResult) -> Iterator[Block]:
@@ -62,7 +66,7 @@ def _pairs(content: dict[str, Any]) -> Iterator[Block]:
     shown = {name: value for name, value in content.items() if value not in (None, [], {})}
     width = max(map(len, shown), default=0)
     for name, value in shown.items():
-        text = value if isinstance(value, str) else render_json(value)
+        text = _inline(value) if isinstance(value, dict) else _text(value)
         yield ((f"{name}:".ljust(width + 1), "title"), f" {text}")
 
 
@@ -102,7 +106,7 @@ def _render_repo(content: dict[str, Any]) -> Iterator[Block]:
     rows = []
     for update in updates:
         fields = dict(update.get("update_type") or {})
-        row = {**update, "operation": fields.pop("type", None), "fields": render_json(fields)}
+        row = {**update, "operation": fields.pop("type", None), "fields": _inline(fields)}
         rows.append(row)
     columns = ("updated_at", "operation", "fields", "backup_path")
     yield from _table("latest updates", columns, rows)
@@ -120,11 +124,22 @@ def _table(title: str, names: Sequence[str], rows: list[dict[str, Any]]) -> Iter
         Column(
             name.replace("_", " ").upper(),
             methodcaller("get", name),
+            _ROLES.get(name),
             wraps=name in ("message", "fields"),
+            optional=name in ("parent", "backup_path"),
         )
         for name in names
     ]
     yield Table(columns, rows)
+
+
+def _inline(fields: dict[str, Any]) -> str:
+    """Return text such as `branch: main, new_snap_id: ...`, which wraps between words."""
+    return ", ".join(f"{name}: {_text(value)}" for name, value in fields.items())
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else render_json(value)
 
 
 def render_references(references: Iterable[dict[str, Any]]) -> Iterator[str]:

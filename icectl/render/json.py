@@ -18,7 +18,7 @@ from enum import Enum
 from typing import Any
 
 from icectl.model.ids import ObjectId
-from icectl.render.words import format_time
+from icectl.render.text import format_time
 
 _LARGEST_EXACT = 2**53
 MANY = 10_000

@@ -11,8 +11,13 @@ from icectl.model.ids import SnapshotId
 from icectl.ops.log import CommitWithChanges, WholeCommit
 from icectl.render.blocks import Block, Column, Line, Part, Table
 from icectl.render.json import to_json
-from icectl.render.text import first_line, message_lines
-from icectl.render.words import format_count, format_size, format_time_short
+from icectl.render.text import (
+    first_line,
+    format_count,
+    format_size,
+    format_time_short,
+    message_lines,
+)
 from icectl.repository.commits import Commit
 
 if TYPE_CHECKING:
@@ -34,7 +39,7 @@ def render_log(commits: Iterable[Commit], *, oneline: bool) -> Iterator[Line]:
 
 def render_log_graph(
     commits: Iterable[Commit], parents: Mapping[SnapshotId, SnapshotId | None], *, oneline: bool
-) -> Iterator[Line]:
+) -> Iterator[Block]:
     from icectl.render.graph import GraphRow, order_for_graph, render_graph
 
     rows = [

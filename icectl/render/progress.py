@@ -6,123 +6,178 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TYPE_CHECKING, Self
 
-from icectl.render.text import escape_controls
-from icectl.render.words import format_duration
+from icectl.render.text import escape_controls, format_duration
 
 if TYPE_CHECKING:
     from rich.console import Console
-    from rich.progress import Progress
+    from rich.progress import Progress, Task, TaskID
 
 SECONDS_BEFORE_BARS = 1.0
 SECONDS_BETWEEN_LINES = 30.0
+NARROW = 80
 
 
+@dataclass(slots=True, eq=False)
 class Phase:
     """One phase of an operation, with a count of finished items."""
 
-    def __init__(self, show: Callable[[Phase, int], None]) -> None:
-        self._show = show
-        self.count = 0
+    label: str
+    total: int | None
+    unit: str
+    display: ProgressDisplay
+    started: float
+    shown: float
+    """When the last line was logged."""
+    count: int = 0
+    task: TaskID | None = None
 
     def advance(self, count: int = 1) -> None:
         """Count finished items; fast enough to call for each item."""
         self.count += count
-        self._show(self, count)
+        self.display.show_count(self)
+
+    def expect(self, total: int) -> None:
+        """Set the number of items, which was unknown at the start."""
+        self.total = total
+        self.display.show_count(self)
 
 
 class ProgressDisplay:
-    """Shows the running phases.
+    """Shows the running phases, and that the command is working if there are none.
 
-    With a console, it draws bars after one second; with `log`, it writes a line from time to time;
-    with neither, it shows nothing.
+    With a console, it draws bars after one second, until `hide`; with `log`, it writes a line from
+    time to time; with neither, it shows nothing.
     """
 
     def __init__(
         self,
-        console: Console | None = None,
+        make_console: Callable[[], Console] | None = None,
         log: Callable[[str], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.console = console
-        self.log = log
-        self.clock = clock
-        self._lock = threading.Lock()
-        self._open = 0
+        self._make_console = make_console
+        self._log = log
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._phases: list[Phase] = []
+        now = clock()
+        self._waiting = Phase("working", None, "", self, now, now)
         self._timer: threading.Timer | None = None
         self._bars: Progress | None = None
+
+    def __enter__(self) -> Self:
+        self.show_later()
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.hide()
 
     @contextmanager
     def phase(self, label: str, total: int | None = None, unit: str = "") -> Iterator[Phase]:
         """`with display.phase("reading manifests", 10) as phase: phase.advance()`."""
-        label = escape_controls(label)
-        if self.console is None:
-            yield Phase(self._log_sometimes(label, total, unit))
-            return
+        now = self._clock()
+        phase = Phase(escape_controls(label), total, unit, self, now, now)
         with self._lock:
-            self._open += 1
-            if self._bars is None:
-                self._bars = _make_bars(self.console)
-                self._timer = threading.Timer(SECONDS_BEFORE_BARS, self._bars.start)
-                self._timer.daemon = True
-                self._timer.start()
-            bars = self._bars
-            task = bars.add_task(label, total=total, unit=unit)
+            self._phases.append(phase)
+            self._draw()
+            self.show_later()
         try:
-            yield Phase(lambda _phase, count: bars.advance(task, count))
+            yield phase
         finally:
             with self._lock:
-                self._open -= 1
-                bars.remove_task(task)
-                if self._open == 0:
-                    assert self._timer is not None
-                    self._timer.cancel()
-                    bars.stop()
-                    self._bars = None
+                self._phases.remove(phase)
+                self._draw()
 
-    def _log_sometimes(
-        self, label: str, total: int | None, unit: str
-    ) -> Callable[[Phase, int], None]:
-        started = shown = self.clock()
+    def show_later(self) -> None:
+        """Draw bars after a second, unless they are drawn or `hide` is called before."""
+        with self._lock:
+            if self._make_console is not None and self._timer is None:
+                self._timer = threading.Timer(SECONDS_BEFORE_BARS, self._show)
+                self._timer.daemon = True
+                self._timer.start()
 
-        def show(phase: Phase, _count: int) -> None:
-            nonlocal shown
-            now = self.clock()
-            if self.log is not None and now - shown >= SECONDS_BETWEEN_LINES:
-                shown = now
-                done = f"{phase.count:,}" if total is None else f"{phase.count:,}/{total:,}"
-                done += f" {unit}" if unit else ""
-                self.log(f"{label}: {done}, {format_duration(now - started)}")
+    def hide(self) -> None:
+        """Clear the bars, because the terminal is needed for other output."""
+        with self._lock:
+            bars, self._bars = self._bars, None
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if bars is not None:
+                bars.stop()
 
-        return show
+    def print_above(self, line: str) -> bool:
+        """Print the line above the bars; return False if none are drawn."""
+        bars = self._bars
+        if bars is not None:
+            bars.console.print(line, soft_wrap=True)
+        return bars is not None
+
+    def show_count(self, phase: Phase) -> None:
+        bars = self._bars
+        if bars is not None and phase.task is not None:
+            bars.update(phase.task, completed=phase.count, total=phase.total)
+        elif self._log is not None:
+            now = self._clock()
+            if now - phase.shown >= SECONDS_BETWEEN_LINES:
+                phase.shown = now
+                took = format_duration(now - phase.started)
+                self._log(f"{phase.label}: {_describe_count(phase)}, {took}")
+
+    def _show(self) -> None:
+        with self._lock:
+            if self._timer is threading.current_thread() and self._make_console is not None:
+                self._bars = _make_bars(self._make_console())
+                self._draw()
+                self._bars.start()
+
+    def _draw(self) -> None:
+        """Let the bars be those of the running phases."""
+        if self._bars is None:
+            return
+        phases = self._phases or [self._waiting]
+        drawn = {task.fields["phase"]: task.id for task in self._bars.tasks}
+        for phase in phases:
+            if phase not in drawn:
+                phase.task = self._bars.add_task(
+                    phase.label, total=phase.total, completed=phase.count, phase=phase
+                )
+        for phase, task in drawn.items():
+            if phase not in phases:
+                self._bars.remove_task(task)
+
+
+def _describe_count(phase: Phase) -> str:
+    of = "" if phase.total is None else f"/{phase.total:,}"
+    return f"{phase.count:,}{of} {phase.unit}".rstrip()
 
 
 def _make_bars(console: Console) -> Progress:
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        ProgressColumn,
-        Task,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+    from rich.progress import BarColumn, Progress, ProgressColumn, TextColumn
     from rich.text import Text
 
     class Counts(ProgressColumn):
+        """How many of how many, how fast, and the time that is left or has passed."""
+
         def render(self, task: Task) -> Text:
-            if task.total is None and not task.completed:
-                return Text("")  # nothing is counted
-            of = "" if task.total is None else f"/{int(task.total):,}"
-            rate = f", {task.speed:,.0f}/s" if task.speed else ""
-            unit = f" {task.fields['unit']}" if task.fields["unit"] else ""
-            return Text(f"{int(task.completed):,}{of}{unit}{rate}")
+            phase: Phase = task.fields["phase"]
+            parts = [_describe_count(phase)] if phase.count or phase.total is not None else []
+            if task.speed:
+                parts.append(f"{task.speed:,.0f}/s" if task.speed >= 1 else f"{task.speed:.1g}/s")
+            if task.time_remaining:
+                parts.append(f"{timedelta(seconds=int(task.time_remaining))} left")
+            else:
+                parts.append(str(timedelta(seconds=int(time.monotonic() - phase.started))))
+            return Text(", ".join(parts))
 
     return Progress(
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=8 if console.width < NARROW else 24),
         Counts(),
-        TimeRemainingColumn(compact=True),
         console=console,
         transient=True,
     )

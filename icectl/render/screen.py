@@ -21,6 +21,7 @@ from icectl.render.blocks import (
     GAP,
     Block,
     Column,
+    GraphLine,
     Line,
     Role,
     Share,
@@ -92,20 +93,28 @@ def draw(blocks: Iterable[Block], console: Console) -> None:
                 console.print(drawn)
         elif isinstance(block, Tree):
             console.print(make_tree(block))
+        elif isinstance(block, GraphLine):
+            graph = block.graph
+            for line in _wrap(block.line, console, console.width - len(graph)):
+                console.print(Text(graph).append_text(line))
+                graph = block.graph_below
         else:
-            _draw_line(make_text(block, console.width), console)
+            for line in _wrap(block, console, console.width):
+                console.print(line)
 
 
-def _draw_line(text: Text, console: Console) -> None:
-    if text.cell_len <= console.width:
-        console.print(text)
+def _wrap(line: Line, console: Console, width: int) -> Iterator[Text]:
+    """The line as lines that fit; the second and later ones are indented."""
+    text = make_text(line, console.width)
+    if text.cell_len <= width:
+        yield text
         return
     spaces = len(text.plain) - len(text.plain.lstrip(" "))
     indent = spaces + 2 if spaces else INDENT
-    first, *rest = text.wrap(console, max(console.width - indent, indent))
-    console.print(first)
-    for line in rest:
-        console.print(Text(" " * indent).append_text(line))
+    first, *rest = text.wrap(console, max(width - indent, SMALLEST_TEXT))
+    yield first
+    for part in rest:
+        yield Text(" " * indent).append_text(part)
 
 
 def make_text(line: Line, width: int) -> Text:
@@ -197,8 +206,11 @@ def _fitting_columns(
 
 
 def _natural(column: Column, rows: Sequence[Sequence[object]], index: int, width: int) -> int:
+    values = [row[index] for row in rows]
+    if any(isinstance(value, Share) for value in values):
+        return BAR_WIDTH
     longest = max(
-        display_width(_shorten(column.role, plain_cell(row[index]), width)) for row in rows
+        display_width(_shorten(column.role, plain_cell(value), width)) for value in values
     )
     return max(longest, display_width(column.title))
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass, fields
 from icectl.ops.stats.result import ArrayStats, StatsResult
 from icectl.render.blocks import Block, Column, Share, Table
 from icectl.render.json import to_json
-from icectl.render.text import escape_cell, first_line
-from icectl.render.words import format_count, format_size, format_time_short
+from icectl.render.text import escape_cell, first_line, format_count, format_size, format_time_short
 
 
 def make_stats_renderer(depth: int | None) -> Callable[[StatsResult], Iterator[Block]]:
@@ -78,7 +77,7 @@ def _ref_columns(title: str, total: int) -> Sequence[Column]:
     return (
         Column(title, lambda ref: ref.name),
         *(_size("BYTES", "bytes"), _size("ITS OWN", "own_bytes"), _count("CHUNKS", "num_chunks")),
-        _share("bytes", total),
+        _share("bytes", total, optional=True),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from icectl.checks.rules import Rule, Severity
 from icectl.ops.validate.report import Finding, RuleSummary, ValidateResult
 from icectl.render.blocks import Block, Column, Role, Table
-from icectl.render.words import format_count
+from icectl.render.text import format_count
 
 _ROLES: dict[Severity, Role] = {"error": "bad", "warning": "warning", "info": "dim"}
 SHOWN_REFS = 5

@@ -28,6 +28,7 @@ from icectl.model.repo import (
 )
 from icectl.model.snapshot import Snapshot
 from icectl.model.transaction_log import TransactionLog
+from icectl.repository.backups import describe_backups
 from icectl.repository.clock import read_write_time
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.layout import CONFIG_PATH, STANDARD
@@ -165,5 +166,5 @@ def _check_empty(storage: Storage) -> None:
             raise RefusedError(f"{storage.location} is a repository already")
         raise RefusedError(
             f"{storage.location} is not empty: it has {info.path}",
-            hint="a new repository wants a place of its own",
+            hint=describe_backups(storage) or "choose an empty or new location",
         )

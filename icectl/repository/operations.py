@@ -298,8 +298,9 @@ def find_backup(storage: Storage, name: str) -> str:
         return name.removeprefix(f"{BACKUPS}/")
     found = [one for one in list_backups(storage) if one.endswith(name.upper())]
     if len(name) < SHORTEST_SUFFIX or not found:
-        raise RefNotFoundError(
-            f"there is no operation {name or repr(name)}", hint=Remedy("name-operation")
+        raise UsageError(
+            f"{name!r} is not an operation",
+            hint=f"did you mean @{name}?" if name.isdecimal() else Remedy("name-operation"),
         )
     if len(found) > 1:
         raise RefNotFoundError(

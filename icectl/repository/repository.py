@@ -170,9 +170,18 @@ class Repository:
         """Everything that a branch or tag leads to."""
         return self.ancestry_of_all((*self.branch_tips.values(), *self.tag_targets.values()))
 
-    def all_snapshots(self) -> Sequence[SnapshotInfo]:
-        """V2: all that the repo info file lists; before: all that a ref can reach."""
-        return [*self.reachable_snapshots()] if self.info is None else self.info.snapshots
+    def all_snapshots(self, count: Callable[[], None] = lambda: None) -> Sequence[SnapshotInfo]:
+        """V2: all that the repo info file lists; before: all that a ref can reach.
+
+        `count` is called after each file that is read.
+        """
+        if self.info is not None:
+            return self.info.snapshots
+        snapshots = []
+        for snapshot in self.reachable_snapshots():
+            snapshots.append(snapshot)
+            count()
+        return snapshots
 
     def find_snapshots(self, prefix: str) -> list[SnapshotId]:
         """The ids that begin with the prefix, which is in upper case, in order."""

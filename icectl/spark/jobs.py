@@ -14,7 +14,7 @@ from typing import Any, Self, TypeVar
 import pyarrow as pa
 
 from icectl.errors import IcectlError
-from icectl.pipeline.progress import Progress
+from icectl.pipeline.progress import Counter, Progress
 from icectl.spark.executors import FAILURE_SQL, report_failure
 from icectl.spark.failures import translate_failures
 
@@ -83,7 +83,8 @@ def run_job(
 
     The action may be called again, and must build its DataFrame itself: one that failed stays so.
     """
-    with translate_failures(), progress.phase(label), _Job(spark, progress) as job:
+    phase = progress.phase(label, None, "tasks")
+    with translate_failures(), phase as counter, _Job(spark, progress, counter) as job:
         for attempt in range(1, attempts + 1):
             try:
                 return job.run(action)
@@ -112,9 +113,12 @@ def iterate_rows(spark: Any, progress: Progress, frame: Any) -> Iterator[Any]:
 class _Job:
     """Runs actions on a thread, with a tag by which Ctrl-C and the deadline cancel them."""
 
-    def __init__(self, spark: Any, progress: Progress) -> None:
+    def __init__(self, spark: Any, progress: Progress, counter: Counter | None = None) -> None:
         self._spark = spark
         self._progress = progress
+        self._counter = counter
+        self._tasks: dict[int, tuple[int, int]] = {}
+        """The tasks of each stage: how many are done, and all."""
         self._tag = f"icectl-{secrets.token_hex(8)}"
         self._pool = ThreadPoolExecutor(1, "icectl-spark")
 
@@ -137,6 +141,18 @@ class _Job:
         else:
             self._spark.sparkContext.cancelJobsWithTag(self._tag)
 
+    def _count_tasks(self) -> None:
+        if self._counter is None or self._is_remote:
+            return
+        before = sum(done for done, _ in self._tasks.values())
+        tracker = self._spark.sparkContext.statusTracker()
+        for number in {*self._tasks, *tracker.getActiveStageIds()}:
+            stage = tracker.getStageInfo(number)
+            if stage is not None:
+                self._tasks[number] = (stage.numCompletedTasks, stage.numTasks)
+        self._counter.expect(sum(total for _, total in self._tasks.values()))
+        self._counter.advance(sum(done for done, _ in self._tasks.values()) - before)
+
     def run(self, action: Callable[[], Result]) -> Result:
         """The result of the action; `OutOfTimeError`, after cancelling it, at the deadline."""
         future = self._pool.submit(action)
@@ -148,6 +164,7 @@ class _Job:
                     if future.done():
                         raise
                     self._progress.check_time()
+                    self._count_tasks()
         finally:
             # Again and again: Spark cancels what runs, and the action may not have got there yet.
             while not future.done():

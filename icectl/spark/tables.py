@@ -10,7 +10,9 @@ from itertools import pairwise
 from typing import Any
 
 from icectl.errors import Remedy, UsageError
+from icectl.pipeline.progress import Progress
 from icectl.spark.datasource import STORAGE_PREFIX
+from icectl.spark.jobs import run_job
 from icectl.tables.names import tables_hint
 from icectl.tables.schemas import SCHEMAS
 from icectl.tables.scope import Scope
@@ -48,7 +50,11 @@ class RepositorySource:
 
 
 def run_query(
-    spark: Any, source: RepositorySource, query: str, limit: int | None
+    spark: Any,
+    source: RepositorySource,
+    query: str,
+    limit: int | None,
+    progress: Progress | None = None,
 ) -> tuple[Any, list[dict[str, str]]]:
     """The result of a query over the tables as one Arrow table, and its columns with types."""
     from pyspark.errors import AnalysisException
@@ -70,7 +76,9 @@ def run_query(
             f"two columns of the result are named {repeated}", hint="give one of them a name: AS x"
         )
     types = [{"name": name, "type": type_} for name, type_ in result.dtypes]
-    return (result if limit is None else result.limit(limit)).toArrow(), types
+    limited = result if limit is None else result.limit(limit)
+    label = "querying on Spark"
+    return run_job(spark, progress or Progress(), label, limited.toArrow, attempts=1), types
 
 
 def check_query(query: str) -> None:

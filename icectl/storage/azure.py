@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from icectl.errors import RefusedError, Remedy, StorageError
+from icectl.errors import RefusedError, Remedy, UsageError
 from icectl.storage.cloud_variables import cloud_variables
 from icectl.storage.contract import Version
 from icectl.storage.object_store import Access
@@ -45,7 +45,7 @@ class AzureStorage(ObstoreStorage):
         parts = _parse_connection_string()
         account = self._account or _first(ACCOUNTS) or parts.get("accountname")
         if not account:
-            raise StorageError(
+            raise UsageError(
                 "the Azure storage account is not known", hint=Remedy("name-azure-account")
             )
         return account

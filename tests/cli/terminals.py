@@ -39,6 +39,8 @@ class Terminal:
         )
         os.close(slave)
         self.seen = ""
+        self.longest_silence = 0.0
+        """Seconds without any output."""
 
     def __enter__(self) -> Self:
         return self
@@ -84,7 +86,9 @@ class Terminal:
 
     def _read(self, deadline: float) -> bool:
         """Add what comes next to `seen`; False at the end."""
+        began = time.monotonic()
         ready, _, _ = select.select([self._master], [], [], max(0, deadline - time.monotonic()))
+        self.longest_silence = max(self.longest_silence, time.monotonic() - began)
         assert ready, f"nothing came in time: {self.seen!r}"
         try:
             data = os.read(self._master, 65536)

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from icectl.cli.app import COMMANDS, subcommands
-from icectl.cli.generate import generate, write
-from icectl.cli.roff import markdown_to_roff
 from tests.cli.terminals import Terminal
+from tests.docs.generate import generate, write
+from tests.docs.roff import markdown_to_roff
 
 pytest.importorskip("pyarrow", reason="icectl-tables(7) lists the columns that it knows")
 

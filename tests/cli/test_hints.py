@@ -200,3 +200,43 @@ def test_a_repository_without_its_repo_file_is_recognised(
     outcome = icectl("log", "--json")
     assert outcome.code == 10
     assert "-r LOCATION" not in outcome.error["hint"]
+
+
+def test_a_refusal_shows_the_plan_and_a_command_that_works(
+    icectl: Icectl, repository: Path
+) -> None:
+    for name in ("one", "two"):
+        assert icectl("branch", "create", name, "-r", "my w").code == 0
+    refused = icectl("undo", "@0", "-r", "my w")
+    assert refused.code == 16
+    assert "Would change:" in refused.err
+    words = shlex.split(refused.err.splitlines()[-1].partition("run: ")[2])
+    assert words == ["icectl", "undo", "@0", "-r", "my w", "--yes"]
+    assert icectl(*words[1:]).code == 0
+    assert icectl("restore", "--to", "@0", "-r", "my w").out.endswith("\nNothing changes.\n")
+    as_json = icectl("undo", "@0", "-r", "my w", "--json")
+    assert as_json.error["hint"].endswith("--json --yes")
+
+
+def test_a_name_that_hides_a_directory_is_reported(icectl: Icectl, repository: Path) -> None:
+    write_small_repository(repository.parent / "other")
+    assert icectl("remote", "add", "other", "my w").code == 0
+    note = "other is a name from the config file; for the directory, write ./other"
+    assert icectl("log", "-r", "other").err == f"icectl: {note}\n"
+    assert icectl("log", "-r", "./other").err == ""
+    assert icectl("log", "-r", "other", "--quiet").err == ""
+    assert icectl("log", "-r", "my w").err == ""
+
+
+def test_init_in_a_damaged_repository_leads_to_repair(icectl: Icectl, repository: Path) -> None:
+    assert icectl("branch", "create", "new", "-r", "my w").code == 0
+    (repository / "repo").unlink()
+    refused = icectl("init", "my w")
+    assert refused.code == 16
+    assert "`icectl repair -r 'my w'`" in refused.err
+
+
+def test_azure_without_an_account_is_a_usage_error(icectl: Icectl) -> None:
+    refused = icectl("log", "-r", "az://container/prefix")
+    assert refused.code == 2
+    assert "account=NAME" in refused.err

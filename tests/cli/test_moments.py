@@ -6,7 +6,7 @@ import pytest
 
 from icectl.cli.values import parse_age, parse_moment
 from icectl.errors import UsageError
-from icectl.render.words import format_time
+from icectl.render.text import format_time
 
 NOW = 1_700_000_000_000_000
 

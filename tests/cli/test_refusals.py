@@ -66,6 +66,11 @@ def refused(outcome: Outcome, code: int, sentence: str, hint: str | None = None)
         ("branch reset dev main --expect v1", 11, "the branch dev points at 8000", "icectl log"),
         ("branch reset nothing main", 12, "there is no branch nothing", None),
         ("branch create", 2, "missing argument", "--help"),
+        ("branch create x --at-op @1", 2, "no such option: --at-op", "branch create --help"),
+        ("log --jsn", 2, "--json", "log --help"),
+        ("log --at-op nonsense!", 2, "'nonsense!' is not an operation", "write @N"),
+        ("log --at-op @99", 12, "there is no operation @99", "icectl ops-log"),
+        ("undo 3", 2, "'3' is not an operation", "did you mean @3?"),
         ("tag create v1", 16, "the tag v1 exists already", "tags never move"),
         ("tag create gone", 16, "never used again", "another name"),
         ("tag delete nothing", 12, "there is no tag nothing", None),
@@ -353,9 +358,9 @@ def test_init_refuses_what_is_taken(
     refused(icectl("init", str(repository)), 16, "is a repository already", "icectl log")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("years of work")
-    refused(icectl("init", str(tmp_path / "full")), 16, "is not empty: it has thesis.txt", "own")
+    refused(icectl("init", str(tmp_path / "full")), 16, "is not empty: it has thesis.txt", "new")
     monkeypatch.chdir(tmp_path / "full")
-    refused(icectl("init"), 16, "is not empty: it has thesis.txt", "own")
+    refused(icectl("init"), 16, "is not empty: it has thesis.txt", "new")
     refused(icectl("init", "x", "-r", "y"), 2, "given twice", "icectl init x")
     refused(icectl("init", str(tmp_path / "n"), "--spec-version", "3"), 2, "no spec version 3", "2")
     for bad in ("compression.level=x", "nonsense=1", "compression.level"):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
+from icectl.demo.write import write_demo_repository
 from tests.cli.terminals import Terminal
+from tests.engines.fixtures import HAS_SPARK
 
 SCRIPT = """
 import operator, sys, time, types
@@ -31,8 +35,11 @@ def destroy(context: CommandContext, yes: YesOption = False) -> None:
 
 def work(context: CommandContext) -> None:
     '''Work.'''
-    with context.busy("counting \\x1b[2Jsheep"):
-        time.sleep(1.6)
+    with context.progress.phase("counting \\x1b[2Jsheep", 7, "sheep") as counter:
+        for _ in range(7):
+            time.sleep(0.4)
+            counter.advance()
+    time.sleep(0.5)
     context.emit({"done": True}, lambda document: ["worked"])
 
 module = types.ModuleType("icectl.cli.commands.planted")
@@ -49,6 +56,15 @@ app.COMMANDS = (
 main.main()
 """
 WIDTH = 60
+MOST_SILENCE = 4
+"""Seconds: two, and the start of Python on a busy machine."""
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("demo") / "repository"
+    write_demo_repository(root, time.time_ns() // 1000, "icectl")
+    return root
 
 
 def on_terminal(environ: dict[str, str], *arguments: str) -> Terminal:
@@ -84,7 +100,62 @@ def test_colour_can_be_declined(
 def test_work_of_more_than_a_second_is_shown(environ: dict[str, str]) -> None:
     text = shown(environ, "work")
     assert "counting \\x1b[2Jsheep" in text and "worked" in text
+    assert re.search(r"5/7 sheep, \d/s, 0:00:0\d left", " ".join(text.split()))
     assert "counting" not in shown(environ, "work", "--quiet")
+
+
+SLOW = """
+import os, time
+from icectl.cli import main
+from icectl.storage.local import LocalStorage
+
+def slowly(read):
+    def read_slowly(*arguments):
+        time.sleep(float(os.environ["SECONDS_PER_READ"]))
+        return read(*arguments)
+    return read_slowly
+
+LocalStorage.read = slowly(LocalStorage.read)
+main.main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("call", "seconds", "expected"),
+    [
+        ("log", "1.5", "working 0:00:01"),
+        ("expire --keep-last 1 --dry-run", "0.1", r"reading snapshots .*\d/\d, .*0:00:\d\d"),
+        ("diff main~2 main", "0.6", r"reading transaction logs .*\d/2"),
+        ("diff main~2 main --stat --jsonl", "0.6", r"comparing manifests .*\d/\d groups"),
+        ("export nodes chunk_refs --to {to}", "0.6", r"exporting nodes .*0/1 parts"),
+        ("undo --dry-run", "1.5", "working 0:00:01"),
+    ],
+)
+def test_nothing_is_silent_for_long(
+    environ: dict[str, str], demo: Path, tmp_path: Path, call: str, seconds: str, expected: str
+) -> None:
+    arguments = call.format(to=tmp_path / "tables").split()
+    variables = {**environ, "TERM": "xterm", "PAGER": "cat", "ICECTL_REPO": str(demo)}
+    variables["SECONDS_PER_READ"] = seconds
+    with Terminal([sys.executable, "-c", SLOW, *arguments], variables) as terminal:
+        text, code = terminal.finish()
+    assert code == 0
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]|[━╸╺]", "", text)
+    assert re.search(expected, " ".join(plain.split())), plain
+    assert terminal.longest_silence < MOST_SILENCE
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not HAS_SPARK, reason="needs Java and PySpark")
+def test_the_start_of_spark_and_its_tasks_are_shown(environ: dict[str, str], demo: Path) -> None:
+    query = "select count(distinct path) from chunk_refs"
+    command = [sys.executable, "-m", "icectl.cli.main", "sql", query, "--all-snapshots"]
+    with Terminal([*command, "-r", str(demo)], {"TERM": "xterm", **environ}) as terminal:
+        text, code = terminal.finish()
+    assert code == 0
+    assert re.search(r"starting Spark .*0:00:0\d", text)
+    assert re.search(r"querying on Spark.* \d+/\d+ tasks", text)
+    assert terminal.longest_silence < MOST_SILENCE
 
 
 def test_json_on_a_terminal_is_indented(environ: dict[str, str]) -> None:
@@ -142,7 +213,8 @@ def test_off_a_terminal_yes_is_wanted(
     assert done.returncode == code
     if code:
         assert done.stdout == ""
-        assert "add --yes" in done.stderr
+        assert done.stderr.startswith("3 things\n"), "the plan"
+        assert done.stderr.endswith("run: icectl destroy --yes\n")
 
 
 def test_a_pipe_gets_everything_plain(environ: dict[str, str], tmp_path: Path) -> None:

@@ -13,11 +13,11 @@ import pytest
 
 from icectl.checks.rules import RULES
 from icectl.cli.app import COMMANDS
-from icectl.cli.man_pages import MANUAL
 from icectl.format.repo import decode_repo, encode_repo
 from icectl.storage.open import STORAGE_OPTIONS
 from icectl.tables.names import TABLES
 from tests.docs.conftest import Icectl
+from tests.docs.man_pages import MANUAL
 
 
 def read(page: str) -> str:

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from icectl.cli.man_pages import MANUAL
 from icectl.format.snapshot import decode_snapshot
 from icectl.model.ids import ChunkId
 from icectl.model.manifest import RefKind
@@ -18,6 +17,7 @@ from icectl.model.snapshot import ArrayNodeData
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
 from tests.docs.demo_repository import environment
+from tests.docs.man_pages import MANUAL
 from tests.docs.readme import blocks
 
 PAGE = (MANUAL / "icectl-recovery.7.md").read_text(encoding="utf-8")

@@ -102,7 +102,7 @@ def test_progress_in_a_log_is_a_line_now_and_then() -> None:
 def test_quick_work_and_quiet_work_print_nothing() -> None:
     stream = io.StringIO()
     console = make_console(stream, {}, terminal=True)
-    for display in (ProgressDisplay(console=console), ProgressDisplay()):
+    for display in (ProgressDisplay(lambda: console), ProgressDisplay()):
         with display.phase("x") as one, display.phase("y", 3) as two:
             one.advance()
             two.advance(3)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from icectl.render.blocks import plain_lines
 from icectl.render.graph import GraphRow, order_for_graph
 from icectl.render.graph import render_graph as graph_lines
+from tests.render.drawing import drawn
 
 
 def render_graph(rows: Iterable[GraphRow]) -> list[str]:
@@ -41,6 +42,27 @@ def rows(text: str) -> list[GraphRow]:
 )
 def test_pictures(history: str, picture: str) -> None:
     assert "\n".join(render_graph(rows(history))) == picture
+
+
+def test_a_line_that_wraps_keeps_the_bars() -> None:
+    long = "one two three four five six seven eight"
+    branches = [
+        GraphRow("c", "a", (f"c {long}",)),
+        GraphRow("b", "a", (f"b {long}", f"    {long}")),
+    ]
+    text = drawn(graph_lines([*branches, GraphRow("a", None, (f"a {long}",))]), 30)
+    assert [line.rstrip() for line in text] == [
+        "* c one two three four",
+        "|     five six seven eight",
+        "| * b one two three four",
+        "| |     five six seven eight",
+        "| |     one two three",
+        "| |       four five six seven",
+        "| |       eight",
+        "|/",
+        "* a one two three four",
+        "      five six seven eight",
+    ]
 
 
 def test_further_lines_stand_beside_the_graph() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from icectl.render.words import (
+from icectl.render.text import (
     format_count,
     format_duration,
     format_size,

@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 
 from icectl.cli.main import run
-from icectl.cli.man_pages import MANUAL
 from icectl.format.repo import decode_repo, encode_repo
 from icectl.storage.times import microseconds
+from tests.docs.man_pages import MANUAL
 from tests.spark import MARKS
 from tests.spark.questions import (
     CHUNKS_SHARED_BY_TWO_BRANCHES,

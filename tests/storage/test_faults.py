@@ -23,6 +23,7 @@ from icectl.errors import (
     RefusedError,
     StorageError,
     ThrottledError,
+    UsageError,
 )
 from icectl.model.ids import ALPHABET, INITIAL_SNAPSHOT_ID
 from icectl.repository.initialize import initialize_repository
@@ -582,7 +583,7 @@ class TestAzure:
 
     def test_settings_that_cannot_work(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_NAME")
-        with raises(StorageError, remedy="name-azure-account"):
+        with raises(UsageError, remedy="name-azure-account"):
             open_storage("az://container/x").read("a")
         options = {"account": "x", "endpoint_url": "http://storage.invalid"}
         with raises(RefusedError, remedy="use-https-or-anonymous"):

@@ -11,7 +11,7 @@ from icectl.cli.app import root
 from icectl.cli.completion import BY_METAVAR
 from icectl.cli.context import CommandContext
 from icectl.format.repo import decode_repo
-from icectl.render.words import format_time
+from icectl.render.text import format_time
 from tests.gc.place import Place
 from tests.official import copied, linear_history
 

@@ -12,6 +12,7 @@ from icectl.cli.context import CommandContext
 from icectl.cli.options import Flag, command
 from icectl.demo.tour import Tour
 from icectl.demo.write import check_directory, choose_author, parse_directory, write_demo_repository
+from icectl.spark.session import SparkOptions, missing_for_spark
 
 EXAMPLES = """
 icectl demo demo-repo  # see all commands at work in half a minute
@@ -42,8 +43,6 @@ def demo(
 
     Only new files in DIRECTORY are written; delete it when you are done.
     """
-    from icectl.spark.session import SparkOptions, missing_for_spark
-
     root = parse_directory(directory)
     check_directory(root)
     author = choose_author(writer)

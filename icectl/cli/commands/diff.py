@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import shlex
 from functools import partial
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.options import REF_HELP, AtOpOption, Flag, command
+from icectl.cli.terminal import peek
 from icectl.errors import UsageError
+from icectl.ops.diff.chunks import Detail, read_chunk_changes
+from icectl.ops.diff.nodes import diff_nodes
+from icectl.ops.diff.versions import Versions, select_commit, select_versions
+from icectl.render.diff import (
+    diff_document,
+    diff_lines,
+    render_diff,
+    render_names,
+    render_stat,
+)
+from icectl.repository.repository import Repository
 from icectl.repository.resolve import DEFAULT_REF, parse_range
-
-if TYPE_CHECKING:
-    from icectl.ops.diff.versions import Versions
-    from icectl.repository.repository import Repository
 
 EXAMPLES = """
 icectl diff v1.0  # changes from the tag v1.0 to the tip of main
@@ -65,20 +73,10 @@ def diff(
     """
     if sum((chunks, stat, name_only)) > 1:
         raise UsageError("only one of --chunks, --stat and --name-only can be given")
-    from icectl.ops.diff.chunks import Detail, read_chunk_changes
-    from icectl.ops.diff.nodes import diff_nodes
-    from icectl.render.diff import (
-        diff_document,
-        diff_lines,
-        render_diff,
-        render_names,
-        render_stat,
-    )
 
     repository = context.open_repository(at_op)
     versions = _select_versions(repository, from_, to, commit, merge_base)
-    with context.busy("comparing nodes"):
-        nodes = diff_nodes(repository, versions, path=path)
+    nodes = diff_nodes(repository, versions, path=path, progress=context.progress)
     if nodes.fallback is not None:
         context.warn(f"{nodes.fallback}; comparing the content instead")
     is_silent = exit_code and context.options.quiet and context.wants_text
@@ -86,8 +84,11 @@ def diff(
         detail = Detail.NONE
     else:
         detail = Detail.FULL if chunks or stat or not context.wants_text else Detail.CHEAP
-    found = read_chunk_changes(repository, nodes, detail=detail, deleted_arrays=stat)
-    begun = context.begin(found, "comparing chunks")
+    begun = peek(
+        read_chunk_changes(
+            repository, nodes, detail=detail, deleted_arrays=stat, progress=context.progress
+        )
+    )
     different = begun is not None or not nodes.is_empty
     changes = begun or iter(())
     if is_silent:
@@ -99,10 +100,8 @@ def diff(
     elif name_only:
         context.output.write(render_names(nodes, changes), paged=True)
     else:
-        with context.busy("comparing chunks"):
-            compared = list(changes)
         show = render_stat if stat else partial(render_diff, coordinates=chunks)
-        context.output.write(show(nodes, compared), paged=True)
+        context.output.write(show(nodes, list(changes)), paged=True)
     if not different and context.wants_text:
         context.note("no differences")
     return FINDINGS if exit_code and different else DONE
@@ -111,7 +110,6 @@ def diff(
 def _select_versions(
     repository: Repository, from_: str | None, to: str | None, commit: str | None, merge_base: bool
 ) -> Versions:
-    from icectl.ops.diff.versions import select_commit, select_versions
 
     if commit is not None:
         if from_ is not None or merge_base:

@@ -4,16 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from operator import itemgetter
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import Flag, command
 from icectl.errors import IcectlError, RepositoryNotFoundError
-from icectl.render.words import format_count
-
-if TYPE_CHECKING:
-    from icectl.ops.doctor import Check
+from icectl.ops.doctor import (
+    Check,
+    Diagnosis,
+    State,
+    check_credentials,
+    check_installation,
+    check_storage,
+    diagnose,
+)
+from icectl.render.blocks import Block, Column, Role, Table
+from icectl.render.text import format_count
+from icectl.spark.session import SparkOptions, missing_for_spark
 
 EXAMPLES = """
 icectl doctor  # the installation, and the repository in this directory
@@ -39,9 +48,6 @@ def doctor(
 
     Exit code 0 means that no check failed, 1 that a check failed; warnings are not failures.
     """
-    from icectl.ops.doctor import diagnose
-    from icectl.render.doctor import render_diagnosis
-
     found = _checks(context, read_only)
     worded = (replace(one, hint=one.hint and context.describe(one.hint)) for one in found)
     diagnosis = diagnose(worded)
@@ -50,8 +56,6 @@ def doctor(
 
 
 def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
-    from icectl.ops.doctor import Check, check_credentials, check_installation, check_storage
-    from icectl.spark.session import SparkOptions, missing_for_spark
 
     environ = context.environ
     yield from check_installation(environ)
@@ -76,7 +80,6 @@ def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
 
 
 def _check_config(context: CommandContext) -> Check:
-    from icectl.ops.doctor import Check
 
     try:
         count = format_count(len(context.config.repositories), "repository", "repositories")
@@ -88,3 +91,25 @@ def _check_config(context: CommandContext) -> Check:
             "config file", "absent", f"{path} does not exist", "icectl remote add creates it"
         )
     return Check("config file", "ok", f"{path}, {count}")
+
+
+_ROLES: dict[State, Role] = {"ok": "good", "warning": "warning", "failed": "bad", "absent": "dim"}
+_COLUMNS = (
+    Column("STATE", itemgetter(0)),
+    Column("CHECK", itemgetter(1), "title"),
+    Column("DETAIL", itemgetter(2), wraps=True),
+)
+
+
+def render_diagnosis(diagnosis: Diagnosis) -> Iterator[Block]:
+    rows: list[tuple[object, ...]] = []
+    for check in diagnosis.checks:
+        rows.append(((check.state, _ROLES[check.state]), check.name, check.detail))
+        if check.hint is not None:
+            rows.append((None, None, (check.hint, "dim")))
+    yield Table(_COLUMNS, rows)
+    failed = sum(check.state == "failed" for check in diagnosis.checks)
+    warnings = sum(check.state == "warning" for check in diagnosis.checks)
+    counts = ((failed, "check failed", "checks failed"), (warnings, "warning", "warnings"))
+    summary = ", ".join(format_count(n, one, many) for n, one, many in counts if n)
+    yield summary or "All checks passed."

@@ -73,7 +73,7 @@ def expire(
     policy: Annotated[
         str | None,
         typer.Option(metavar="NAME"),
-        "Use the rules in the config file: [repositories.REPO.policies.NAME].",
+        "Use the rules [repositories.REPO.policies.NAME] of the config file.",
     ] = None,
     all_: Annotated[
         bool, typer.Option("--all"), "Show every snapshot of a long plan, not only the newest ones."
@@ -96,34 +96,29 @@ def expire(
                 "--policy cannot be combined with other rules",
                 hint="change the policy in the config file, or give all rules as options",
             )
-        given = context.config.policy(
-            context.options.repo or context.environ.get("ICECTL_REPO"), policy
-        )
+        given = context.policy(policy)
     storage = context.open_storage()
     retention = build_policy(given, storage.read_clock)
     retention.check()
     render = partial(render_expiration, every=all_)
     repository = open_repository(storage, for_update=not dry_run)
-    with context.busy("planning"):
-        planned = plan_for(repository, retention)
+    build = partial(build_result, repository, progress=context.progress)
+    planned = plan_for(repository, retention, context.progress)
     for rule, glob in find_idle_globs(retention, planned.history.branches, planned.history.tags):
         kinds = {"branch": "branch", "keep_tagged": "tag"}.get(rule, "branch or tag")
         context.warn(f"--{rule.replace('_', '-')} {glob} does not match any {kinds}")
     if dry_run or planned.plan.is_empty:
         repository.check_newest()
-        with context.busy("estimating"):
-            result = build_result(repository, planned, dry_run=dry_run)
-        context.emit(result, render, paged=True)
+        context.emit(build(planned, dry_run=dry_run), render, paged=True)
         return
     count = len(planned.plan.released)
     refs = len(planned.plan.deleted_branches) + len(planned.plan.deleted_tags)
     question = f"Release {count} of {len(planned.history.parents)} snapshots"
     question += f" and delete {refs} refs" if refs else ""
-    plan = () if yes else render(build_result(repository, planned, dry_run=True))
+    plan = () if yes else render(build(planned, dry_run=True))
     context.confirm(f"{question} of {storage.location}?", yes=yes, plan=plan)
-    with context.busy("releasing snapshots"):
-        done = execute_expiration(repository, retention, planned)
-    context.emit(build_result(repository, done, dry_run=False), render)
+    done = execute_expiration(repository, retention, planned, context.progress)
+    context.emit(build(done, dry_run=False), render)
 
 
 def build_policy(given: dict[str, Any], read_clock: Callable[[], int]) -> Policy:

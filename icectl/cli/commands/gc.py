@@ -6,24 +6,26 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
+from icectl.cli.engines import EngineOption, SparkPlace
 from icectl.cli.options import Age, DryRunOption, File, Flag, Time, YesOption, command
-from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.cli.values import parse_age, parse_moment
 from icectl.errors import UsageError
+from icectl.ops.gc.report import GcResult, finished, summarize
+from icectl.ops.gc.run import GcOptions, PlannedRun, collect_garbage, plan_run
+from icectl.ops.gc.safeguards import MaxDelete, check_cutoff, read_known_missing
+from icectl.ops.gc.saved_plan import SavedPlan, check_plan_path, read_plan, write_plan
+from icectl.pipeline.objects import ObjectKind
+from icectl.pipeline.progress import Progress
 from icectl.render.gc import render_gc, render_notes
-from icectl.render.words import format_count, format_size
-
-if TYPE_CHECKING:
-    from icectl.ops.gc.report import GcResult
-    from icectl.ops.gc.run import PlannedRun
-    from icectl.ops.gc.saved_plan import SavedPlan
-    from icectl.pipeline.objects import ObjectKind
+from icectl.render.json import to_json
+from icectl.render.text import format_count, format_size
+from icectl.repository.open import open_repository
 
 EXAMPLES = """
 icectl gc --older-than 7d --dry-run  # show the number and size of objects to delete
@@ -114,16 +116,9 @@ def collect(
     need icectl and its libraries, and use their own credentials. To use spark-submit, write a
     script that calls icectl.cli.main.main().
     """
-    from icectl.ops.gc.report import finished, summarize
-    from icectl.ops.gc.run import GcOptions, collect_garbage, plan_run
-    from icectl.ops.gc.safeguards import MaxDelete, check_cutoff, read_known_missing
-    from icectl.ops.gc.saved_plan import check_plan_path, read_plan, write_plan
-    from icectl.pipeline.progress import Progress
-    from icectl.repository.open import open_repository
-
     kinds = _parse_kinds(only)
     deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime is not None else None
-    progress = Progress(context.progress, deadline)
+    progress = Progress(context.display.phase, deadline)
     try:
         limit = MaxDelete.parse(max_delete) if max_delete is not None else None
     except ValueError:
@@ -136,7 +131,7 @@ def collect(
         check_plan_path(Path(plan))
     if truncate_ops_log and overwritten_older_than is None:
         raise UsageError("--truncate-ops-log requires --overwritten-older-than")
-    engines = spark.choose(engine, "gc")
+    engines = spark.choose(engine, context)
     storage = context.open_storage()
     found = open_repository(storage, with_clock=True)
     now = storage.read_clock()
@@ -200,7 +195,6 @@ def collect(
 
 
 def _event(context: CommandContext, name: str, result: GcResult) -> None:
-    from icectl.render.json import to_json
 
     context.emit_lines([{"event": name, **to_json(result)}])
 
@@ -212,10 +206,8 @@ def _question(run: PlannedRun, kinds: frozenset[ObjectKind], location: str) -> s
     if run.backups is not None:
         count, size = count + len(run.backups.garbage), size + run.backups.num_bytes
     if count:
-        return (
-            f"Permanently delete {format_count(count, 'object')} ({format_size(size)}) from "
-            f"{location}?"
-        )
+        what = f"{format_count(count, 'object')} ({format_size(size)})"
+        return f"Permanently delete {what} from {location}?"
     released = len(run.plan.dropped_snapshots)
     if released:
         return f"Remove {format_count(released, 'snapshot')} from the repo file of {location}?"
@@ -235,7 +227,6 @@ def _cutoff(older_than: str | None, saved: SavedPlan | None, now: int) -> int:
 
 
 def _parse_kinds(texts: Sequence[str]) -> frozenset[ObjectKind]:
-    from icectl.pipeline.objects import ObjectKind
 
     if not texts:
         return frozenset(ObjectKind)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -58,7 +59,9 @@ def init(
         raise UsageError(
             "the location is given twice", hint=f"icectl init {shell_argument(location)}"
         )
-    place = location if location is not None else context.options.repo
+    if location is not None:
+        context.options = replace(context.options, repo=location)
+    place = context.options.repo
     if place is None:
         place = context.environ.get("ICECTL_REPO") or "."
     if not place:
@@ -75,7 +78,7 @@ def init(
             storage, spec_version=spec_version, config=stored, metadata=pairs
         )
     except RefusedError as error:
-        error.hint = error.hint or f"show it with {context.command_line('log', repo=location)}"
+        error.hint = error.hint or f"show it with {context.command_line('log')}"
         raise
     context.emit(result, _render)
 

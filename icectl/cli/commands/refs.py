@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated
 
 from icectl.cli.context import CommandContext
@@ -19,13 +20,9 @@ from icectl.cli.options import (
 )
 from icectl.errors import UsageError
 from icectl.ops import refs
-from icectl.render.refs import (
-    render_branch_change,
-    render_branches,
-    render_tag_created,
-    render_tag_deleted,
-    render_tags,
-)
+from icectl.ops.refs import BranchChange, BranchList, ListedRef, TagList
+from icectl.render.blocks import Block, Column, Role, Table
+from icectl.render.text import first_line, format_time_short
 from icectl.repository.resolve import DEFAULT_REF
 
 EXAMPLES = """
@@ -74,18 +71,15 @@ def create_branch(
     else the snapshot that its transaction log continues, else the first snapshot.
     """
     if adopt:
-        context.emit(_adopt(context, name, ref), render_branch_change)
-        return
-    context.emit(
-        refs.create_branch(context.open_repository(for_update=True), name, ref),
-        render_branch_change,
-    )
+        change = _adopt(context, name, ref)
+    else:
+        change = refs.create_branch(context.open_repository(for_update=True), name, ref)
+    context.emit(change, render_branch_change)
 
 
 def _adopt(context: CommandContext, name: str, ref: str) -> refs.BranchChange:
     from icectl.model.ids import SnapshotId
     from icectl.ops.adopt import adopt_snapshot
-    from icectl.pipeline.progress import Progress
 
     try:
         snapshot_id = SnapshotId.parse(ref.upper())
@@ -94,8 +88,7 @@ def _adopt(context: CommandContext, name: str, ref: str) -> refs.BranchChange:
             f"--adopt needs the full id of a snapshot, but {ref!r} is not one",
             hint="its id is the name of a file in snapshots/",
         ) from None
-    progress = Progress(context.progress)
-    return adopt_snapshot(context.open_repository(), name, snapshot_id, progress)
+    return adopt_snapshot(context.open_repository(), name, snapshot_id, context.progress)
 
 
 @command()
@@ -151,9 +144,8 @@ def create_tag(
 
     The tag points to REF, by default to the tip of main, and never moves.
     """
-    context.emit(
-        refs.create_tag(context.open_repository(for_update=True), name, ref), render_tag_created
-    )
+    change = refs.create_tag(context.open_repository(for_update=True), name, ref)
+    context.emit(change, lambda change: [f"tag {change.tag} created at {change.snapshot_id}"])
 
 
 @command()
@@ -170,6 +162,48 @@ def delete_tag(context: CommandContext, tag: TagArgument, yes: YesOption = False
         question = f"Delete the {where}? Its name can never be used again."
         context.confirm(question, yes=yes or not context.is_interactive)
     change = refs.delete_tag(repository, tag)
-    context.emit(change, render_tag_deleted)
+    said = f"tag {tag} deleted; it pointed at {change.snapshot_id}"
+    context.emit(change, lambda _: [said])
     again = context.command_line("tag create", "NAME", str(change.snapshot_id))
     context.note(f"the name cannot be used again; to tag the same snapshot: {again}")
+
+
+def render_branches(listing: BranchList) -> Iterator[Block]:
+    yield _render_refs("BRANCH", "branch", listing.branches)
+
+
+def render_tags(listing: TagList) -> Iterator[Block]:
+    yield _render_refs("TAG", "tag", listing.tags)
+    if listing.deleted_tags:
+        names = ", ".join(listing.deleted_tags)
+        yield ((f"Deleted, cannot be reused: {names}", "dim"),)
+
+
+def render_branch_change(change: BranchChange) -> Iterator[Block]:
+    name = change.branch
+    if change.snapshot_id is None:
+        yield f"branch {name} deleted; it pointed at {change.previous_snapshot_id}"
+    elif change.previous_snapshot_id is None:
+        yield f"branch {name} created at {change.snapshot_id}"
+    elif change.previous_snapshot_id == change.snapshot_id:
+        yield f"branch {name} was already at {change.snapshot_id}"
+    else:
+        yield f"branch {name} moved from {change.previous_snapshot_id} to {change.snapshot_id}"
+
+
+def _render_refs(title: str, role: Role, refs: Iterable[ListedRef]) -> Table:
+    columns = (
+        Column(title, lambda ref: ref.name, role),
+        Column("SNAPSHOT", lambda ref: ref.snapshot_id, "id"),
+        Column("DATE", _date, "time"),
+        Column("MESSAGE", _message, wraps=True),
+    )
+    return Table(columns, refs)
+
+
+def _date(ref: ListedRef) -> str | None:
+    return None if ref.flushed_at is None else format_time_short(ref.flushed_at)
+
+
+def _message(ref: ListedRef) -> str:
+    return "(the snapshot cannot be read)" if ref.message is None else first_line(ref.message)

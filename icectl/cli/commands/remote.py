@@ -78,14 +78,16 @@ def add(
     context: CommandContext,
     name: Annotated[str, typer.Argument(metavar="NAME"), "The new name."],
     location: Annotated[
-        str, typer.Argument(metavar="LOCATION"), "A path or a URL (s3://, gs://, az://, file://)."
+        str,
+        typer.Argument(metavar="LOCATION"),
+        "A path or a URL (s3://, gs://, az://, https://, file://).",
     ],
 ) -> None:
     """Give a repository a name.
 
     The repository is not changed and need not exist yet. Storage options are stored with the
-    name. Credentials are not allowed in the config file: set them in the standard AWS and Google
-    variables or files.
+    name. Credentials are not allowed in the config file: set them in the standard variables or
+    files of AWS, Google and Azure.
     """
     if not NAME.fullmatch(name):
         raise UsageError(

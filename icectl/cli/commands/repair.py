@@ -6,10 +6,14 @@ from typing import Annotated, Literal
 
 import typer
 
+from icectl.checks.rules import Level
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.options import DryRunOption, YesOption, command
 from icectl.ops.repair import NamedStep
+from icectl.ops.repair.run import RepairOptions, execute_repair, plan_repair
+from icectl.render.repair import render_repair
+from icectl.render.text import format_count
 
 EXAMPLES = """
 icectl repair --dry-run  # show what can be repaired and what would remain
@@ -67,22 +71,15 @@ def repair(
 
     Exit code 3 means that findings remain.
     """
-    from icectl.checks.rules import Level
-    from icectl.ops.repair.run import RepairOptions, execute_repair, plan_repair
-    from icectl.pipeline.progress import Progress
-    from icectl.render.repair import render_repair
-    from icectl.render.words import format_count
-
     storage = context.open_storage()
-    progress = Progress(context.progress)
     options = RepairOptions(Level[level.upper()], frozenset(step or ()))
-    plan = plan_repair(storage, options, storage.read_clock(), progress)
+    plan = plan_repair(storage, options, storage.read_clock(), context.progress)
     planned = plan.result(dry_run=True, left=plan.left)
     if dry_run or not plan.chosen:
         result = planned if dry_run else plan.result(dry_run=False, left=plan.left)
     else:
         question = f"{storage.location}: execute {format_count(len(plan.chosen), 'step')}?"
         context.confirm(question, yes=yes, plan=render_repair(planned))
-        result = execute_repair(storage, plan, progress)
+        result = execute_repair(storage, plan, context.progress)
     context.emit(result, render_repair, paged=True)
     return exit_codes.FINDINGS if result.left else exit_codes.DONE

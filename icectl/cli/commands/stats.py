@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from icectl.cli.commands.expire import build_policy
 from icectl.cli.context import CommandContext
+from icectl.cli.engines import EngineOption, SparkPlace
 from icectl.cli.options import AtOpOption, Flag, OptionalRefArgument, Time, command
-from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.errors import UsageError
-
-if TYPE_CHECKING:
-    from icectl.ops.expire.policy import Policy
+from icectl.ops.expire.policy import Policy
+from icectl.ops.stats.run import StatsOptions, measure
+from icectl.render.stats import make_stats_renderer, render_stats_csv
+from icectl.render.text import escape_commands
 
 EXAMPLES = """
 icectl stats  # bytes and chunks of all versions, by group and array
@@ -81,11 +83,6 @@ def stats(
     With --engine spark, the executors read manifests and find distinct chunks. They need icectl
     and its libraries, and use their own credentials.
     """
-    from icectl.ops.stats.run import StatsOptions, measure
-    from icectl.pipeline.progress import Progress
-    from icectl.render.stats import make_stats_renderer, render_stats_csv
-    from icectl.render.text import escape_commands
-
     chosen = set(by or ())
     if csv and len(chosen) > 1:
         raise UsageError("--csv prints one breakdown", hint="give --by once")
@@ -100,7 +97,7 @@ def stats(
     rules = _read_policy(context, older_than, policy)
     if rules is not None and ref is not None:
         raise UsageError("--older-than and --policy cannot be combined with a REF")
-    engines = spark.choose(engine, "stats")
+    engines = spark.choose(engine, context)
     options = StatsOptions(
         ref=ref,
         by_branch="branches" in chosen,
@@ -109,9 +106,8 @@ def stats(
         policy=rules,
         choose_engine=engines.choose,
     )
-    progress = Progress(context.progress)
     with engines:
-        result = measure(context.open_repository(at_op), options, progress)
+        result = measure(context.open_repository(at_op), options, context.progress)
     if csv:
         rows: Any = getattr(result, chosen.pop() if chosen else "arrays")
         context.output.write_lines(map(escape_commands, render_stats_csv(rows)))
@@ -126,10 +122,6 @@ def _read_policy(
         return None
     if older_than is not None and policy is not None:
         raise UsageError("--older-than and --policy cannot be combined")
-    from icectl.cli.commands.expire import build_policy
 
-    given: dict[str, Any] = {"older_than": older_than}
-    if policy is not None:
-        location = context.options.repo or context.environ.get("ICECTL_REPO")
-        given = context.config.policy(location, policy)
+    given = {"older_than": older_than} if policy is None else context.policy(policy)
     return build_policy(given, context.open_storage().read_clock)

@@ -7,19 +7,28 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 import typer
 
+from icectl.checks.decoding import check_decoding_possible
+from icectl.checks.rules import RULES, Level, Rule, Severity, find_rules
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
+from icectl.cli.engines import EngineOption, SparkPlace
+from icectl.cli.locations import SourceOpener
 from icectl.cli.options import REF_HELP, AtOpOption, File, Flag, command
-from icectl.cli.spark_options import EngineOption, SparkPlace
 from icectl.errors import UsageError
-
-if TYPE_CHECKING:
-    from icectl.checks.rules import Level, Rule
-    from icectl.pipeline.sampling import Sample
+from icectl.ops.private_files import open_private
+from icectl.ops.validate.report import limit_findings, read_baseline
+from icectl.ops.validate.run import ValidateOptions
+from icectl.ops.validate.run import validate as run_validation
+from icectl.pipeline.local_engine import local_engine
+from icectl.pipeline.sampling import Sample
+from icectl.render.ci_reports import render_github, render_junit, render_sarif
+from icectl.render.json import render_jsonl
+from icectl.render.validate import render_rules, render_validation
+from icectl.repository.ops_log import REPO_PATH
 
 EXAMPLES = """
 icectl validate  # refs, snapshots and transaction logs of every version
@@ -108,18 +117,6 @@ def validate(
     With --engine spark, the executors check manifests and chunks. They need icectl and its
     libraries, and use their own credentials.
     """
-    from icectl.checks.rules import RULES, Level, Severity, find_rules
-    from icectl.cli.storages import SourceOpener
-    from icectl.ops.validate.report import limit_findings, read_baseline
-    from icectl.ops.validate.run import ValidateOptions
-    from icectl.ops.validate.run import validate as run_validation
-    from icectl.pipeline.local_engine import local_engine
-    from icectl.pipeline.progress import Progress
-    from icectl.render.ci_reports import render_github, render_junit, render_sarif
-    from icectl.render.json import render_jsonl
-    from icectl.render.validate import render_rules, render_validation
-    from icectl.repository.ops_log import REPO_PATH
-
     if explain is not None:
         context.emit_list("rules", find_rules(explain), render_rules)
         return None
@@ -136,7 +133,7 @@ def validate(
         }
     )
     severity: Severity = "warning" if fail_on == "warning" else "error"
-    engines = spark.choose(engine, "validate")
+    engines = spark.choose(engine, context)
     if virtual and engines.is_asked_for:
         raise UsageError("--virtual cannot be combined with Spark")
     options = ValidateOptions(
@@ -154,9 +151,8 @@ def validate(
         choose_engine=local_engine if virtual else engines.choose,
         state=context.find_state(at_op) or REPO_PATH,
     )
-    progress = Progress(context.progress)
     with engines:
-        result, report = run_validation(context.open_storage(), options, progress)
+        result, report = run_validation(context.open_storage(), options, context.progress)
     result = replace(result, notes=tuple(map(context.describe, result.notes)))
     if write_baseline is not None:
         lines = (f"{line}\n" for line in render_jsonl(result.findings))
@@ -185,8 +181,6 @@ def _parse_sample(sample: str | None, level: str, decode: bool) -> Sample | None
                 "--sample and --decode require --level data", hint="add --level data, or omit them"
             )
         return None
-    from icectl.checks.decoding import check_decoding_possible
-    from icectl.pipeline.sampling import Sample
 
     if decode:
         check_decoding_possible()
@@ -223,7 +217,6 @@ def _check_reports(paths: Mapping[str, str | None]) -> None:
 
 
 def _write(option: str, path: str, text: Iterable[str]) -> None:
-    from icectl.ops.private_files import open_private
 
     try:
         with open_private(Path(path), "w", encoding="utf-8") as file:

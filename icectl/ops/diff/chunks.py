@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from icectl.model.snapshot import ArrayNodeData, ManifestRef, NodeSnapshot
 from icectl.ops.diff.result import ArrayPair, ChunkChanges, NodeDiff
+from icectl.pipeline.progress import Progress
 from icectl.pipeline.read_ahead import read_ahead
 from icectl.repository.repository import Repository
 
@@ -100,6 +101,7 @@ def read_chunk_changes(
     *,
     detail: Detail = Detail.FULL,
     deleted_arrays: bool = False,
+    progress: Progress | None = None,
 ) -> Iterator[ChunkChanges]:
     """The arrays with changed chunks, in the order of their paths, as they are found.
 
@@ -119,11 +121,13 @@ def read_chunk_changes(
     groups = [group for found in groups_of for group in found or ()]
     largest = max((group.num_chunk_refs(diff) for group in groups), default=0)
     workers = max(1, min(THREADS, len(groups), REFERENCES_AT_ONCE // max(largest, 1)))
-    results = read_ahead(_Comparison(repository, diff), groups, ahead=workers)
+    compared = read_ahead(_Comparison(repository, diff), groups, ahead=workers)
+    progress = progress or Progress()
+    results = progress.count(compared, "comparing manifests", len(groups), "groups")
     for pair, own_groups in zip(diff.arrays, groups_of, strict=True):
         if own_groups is not None:
             mine = islice(results, len(own_groups))
-            changes = _merge(pair, [one for _, compared in mine for one in compared])
+            changes = _merge(pair, [one for _, found in mine for one in found])
         elif pair.written is not None:
             changes = _merge(pair, None)
         else:

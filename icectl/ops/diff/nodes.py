@@ -37,6 +37,7 @@ from icectl.ops.diff.result import (
 )
 from icectl.ops.diff.versions import Versions
 from icectl.pipeline.coordinates import CoordinateSet
+from icectl.pipeline.progress import Progress
 from icectl.repository.names import nearest_hint
 from icectl.repository.repository import Repository
 
@@ -45,7 +46,13 @@ Match = tuple[NodeId, NodeId]
 """A node of the older version, and the same or its successor in the newer one."""
 
 
-def diff_nodes(repository: Repository, versions: Versions, *, path: str = "/") -> NodeDiff:
+def diff_nodes(
+    repository: Repository,
+    versions: Versions,
+    *,
+    path: str = "/",
+    progress: Progress | None = None,
+) -> NodeDiff:
     """What happened to the nodes at `path` and below; `NodeDiff.fallback` says why not by logs."""
     tables = repository.read_node_tables({versions.from_id, versions.to_id})
     before, after = tables[versions.from_id], tables[versions.to_id]
@@ -54,7 +61,8 @@ def diff_nodes(repository: Repository, versions: Versions, *, path: str = "/") -
     diff = None
     if versions.log_ids is not None:
         try:
-            diff = diff_from_logs(repository, versions.log_ids, before, after, within)
+            changes = read_log_changes(repository, versions.log_ids, progress or Progress())
+            diff = diff_from_logs(changes, before, after, within)
         except LogsInsufficientError as error:
             fallback = str(error)
     return replace(
@@ -103,10 +111,13 @@ class LogChanges:
                 )
 
 
-def read_log_changes(repository: Repository, log_ids: Sequence[SnapshotId]) -> LogChanges:
+def read_log_changes(
+    repository: Repository, log_ids: Sequence[SnapshotId], progress: Progress
+) -> LogChanges:
     changes = LogChanges()
     try:
-        for log in repository.read_transaction_logs(log_ids):
+        logs = repository.read_transaction_logs(log_ids)
+        for log in progress.count(logs, "reading transaction logs", len(log_ids)):
             changes.add(log)
     except ObjectNotFoundError as error:
         raise LogsInsufficientError(f"the transaction log {error.path} is missing") from None
@@ -118,13 +129,8 @@ def read_log_changes(repository: Repository, log_ids: Sequence[SnapshotId]) -> L
 
 
 def diff_from_logs(
-    repository: Repository,
-    log_ids: Sequence[SnapshotId],
-    before: NodeTable,
-    after: NodeTable,
-    within: PathFilter,
+    changes: LogChanges, before: NodeTable, after: NodeTable, within: PathFilter
 ) -> NodeDiff:
-    changes = read_log_changes(repository, log_ids)
     _check_account(changes, before, after)
 
     def path_of(node_id: NodeId) -> str | None:

@@ -27,6 +27,7 @@ from icectl.model.transaction_log import ArrayUpdatedChunks, TransactionLog
 from icectl.ops.expire.plan import Expiration, ExpirationPlan, plan_for
 from icectl.ops.expire.policy import Policy
 from icectl.pipeline.coordinates import CoordinateSet
+from icectl.pipeline.progress import Progress
 from icectl.repository.edits import Edited
 from icectl.repository.open import open_repository, repository_at
 from icectl.repository.reparent import drop_snapshots
@@ -45,17 +46,23 @@ class SnapshotEdit:
     version: Version
 
 
-def execute_expiration(repository: Repository, policy: Policy, planned: Expiration) -> Expiration:
+def execute_expiration(
+    repository: Repository,
+    policy: Policy,
+    planned: Expiration,
+    progress: Progress | None = None,
+) -> Expiration:
     """Execute the plan; if the repository changed since, plan again on the new state."""
     repository.check_writable()
+    progress = progress or Progress()
     if repository.generation is Generation.V1:
-        return _execute_v1(repository.storage, policy, planned)
+        return _execute_v1(repository.storage, policy, planned, progress)
     done = planned
 
     def change(info: RepoInfo) -> Edited:
         nonlocal done
         if info != repository.info:
-            done = plan_for(repository_at(repository.storage, info), policy)
+            done = plan_for(repository_at(repository.storage, info), policy, progress)
         return expire_repo(info, policy, done.plan), ExpirationRanUpdate()
 
     update_repo(repository.storage, change, found=repository.found)
@@ -73,21 +80,26 @@ def expire_repo(info: RepoInfo, policy: Policy, plan: ExpirationPlan) -> RepoInf
     return drop_snapshots(remaining, plan.released, to_root=policy.is_official)
 
 
-def _execute_v1(storage: Storage, policy: Policy, planned: Expiration) -> Expiration:
+def _execute_v1(
+    storage: Storage, policy: Policy, planned: Expiration, progress: Progress
+) -> Expiration:
     """Logs, edits, refs: an interrupted run leaves a history that a second one finishes."""
     storage.ensure_conditional_writes()
     current = open_repository(storage)
-    done = plan_for(current, policy)
+    done = plan_for(current, policy, progress)
     if done.plan == planned.plan:
         done = planned
     # Everything is encoded before the first write, so that a failure to encode stops the run here.
+    parents = done.plan.parents
     edits = [
         _edit(storage, current.layout.snapshot(snapshot_id), parent_id)
-        for snapshot_id, parent_id in done.plan.parents.items()
+        for snapshot_id, parent_id in progress.count(
+            parents.items(), "reading snapshots to edit", len(parents)
+        )
     ]
     if not policy.is_official:  # the official expiration leaves the logs as they are
-        _merge_logs(current, done)
-    for edit in edits:
+        _merge_logs(current, done, progress)
+    for edit in progress.count(edits, "writing snapshots", len(edits)):
         _join(storage, edit)
     plan = replace(
         done.plan,
@@ -100,7 +112,7 @@ def _execute_v1(storage: Storage, policy: Policy, planned: Expiration) -> Expira
     return replace(done, plan=plan)
 
 
-def _merge_logs(repository: Repository, expiration: Expiration) -> None:
+def _merge_logs(repository: Repository, expiration: Expiration, progress: Progress) -> None:
     """Give each edited snapshot the logs of the ancestors that it will skip.
 
     A V1 snapshot cannot name the logs of released ancestors, so the log of the snapshot that
@@ -108,7 +120,9 @@ def _merge_logs(repository: Repository, expiration: Expiration) -> None:
     official package.
     """
     merged: list[tuple[str, bytes, Version]] = []
-    for snapshot_id, parent_id in expiration.plan.parents.items():
+    parents = expiration.plan.parents
+    read = progress.count(parents.items(), "merging transaction logs", len(parents))
+    for snapshot_id, parent_id in read:
         path = f"{repository.layout.transactions}/{snapshot_id}"
         try:
             own = repository.storage.read_versioned(path)
@@ -122,7 +136,7 @@ def _merge_logs(repository: Repository, expiration: Expiration) -> None:
             error.hint = Remedy("expire-without-logs")
             raise
         merged.append((path, encode_transaction_log(_merged_log(logs)), own.version))
-    for path, data, version in merged:
+    for path, data, version in progress.count(merged, "writing transaction logs", len(merged)):
         try:
             repository.storage.put_if_match(path, data, version)
         except PreconditionFailedError:

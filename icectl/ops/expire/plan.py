@@ -22,6 +22,7 @@ from icectl.errors import FormatError, ObjectNotFoundError, RefusedError, Remedy
 from icectl.format.snapshot import decode_in_either_form
 from icectl.model.ids import SnapshotId
 from icectl.ops.expire.policy import Policy, apply_rules, matches
+from icectl.pipeline.progress import Progress
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.history import State, find_nearest, walk
 from icectl.repository.repository import Repository
@@ -59,27 +60,33 @@ class Expiration:
     plan: ExpirationPlan
 
 
-def plan_for(repository: Repository, policy: Policy) -> Expiration:
+def plan_for(
+    repository: Repository, policy: Policy, progress: Progress | None = None
+) -> Expiration:
     """The plan for the state that was opened; `UnsupportedError` for legacy generations.
 
     `FormatError` if a tip that stays cannot be read: the released snapshots may be all that is
     left of the data.
     """
+    progress = progress or Progress()
     repository.check_writable()
     repository.check_online()
     try:
-        snapshots = repository.all_snapshots()
+        with progress.phase("reading the history", None, "snapshots") as counter:
+            snapshots = repository.all_snapshots(counter.advance)
     except ObjectNotFoundError as error:
         raise FormatError("the file of this snapshot is missing", path=error.path) from None
     history = State(snapshots, dict(repository.branches()), dict(repository.tags()))
     plan = plan_expiration(history, policy, repository.spec_version)
     logger.info("plan: release %d of %d snapshots", len(plan.released), len(history.parents))
     if not plan.is_empty:
-        _check_tips(repository, history, plan)
+        _check_tips(repository, history, plan, progress)
     return Expiration(history, plan)
 
 
-def _check_tips(repository: Repository, history: State, plan: ExpirationPlan) -> None:
+def _check_tips(
+    repository: Repository, history: State, plan: ExpirationPlan, progress: Progress
+) -> None:
     names: dict[str, list[str]] = defaultdict(list)
     for kind, refs, deleted in (
         ("branch", history.branches, plan.deleted_branches),
@@ -88,7 +95,8 @@ def _check_tips(repository: Repository, history: State, plan: ExpirationPlan) ->
         for name, tip in sorted(refs.items()):
             if name not in deleted:
                 names[repository.layout.snapshot(tip)].append(f"the {kind} {name}")
-    for path, data in repository.storage.read_many(names, concurrency=TIPS_IN_FLIGHT):
+    found = repository.storage.read_many(names, concurrency=TIPS_IN_FLIGHT)
+    for path, data in progress.count(found, "reading the tips", len(names), "snapshots"):
         try:
             if isinstance(data, ObjectNotFoundError):
                 raise error_of(missing(path, "the file does not exist"))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import overload
@@ -13,6 +13,7 @@ from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.node_columns import byte_rows
 from icectl.model.snapshot import ManifestFileInfo
 from icectl.ops.expire.plan import Expiration
+from icectl.pipeline.progress import Progress
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.repository import Repository
 
@@ -88,7 +89,13 @@ class ExpireResult:
     could_free: Freed | None
 
 
-def build_result(repository: Repository, expiration: Expiration, *, dry_run: bool) -> ExpireResult:
+def build_result(
+    repository: Repository,
+    expiration: Expiration,
+    *,
+    dry_run: bool,
+    progress: Progress | None = None,
+) -> ExpireResult:
     history, plan = expiration.history, expiration.plan
     gone = plan.gone
 
@@ -128,11 +135,15 @@ def build_result(repository: Repository, expiration: Expiration, *, dry_run: boo
         kept_snapshots=len(history.parents) - len(gone),
         branches=branches,
         unreachable=unreachable,
-        could_free=estimate_freed(repository, expiration) if dry_run else None,
+        could_free=(
+            estimate_freed(repository, expiration, progress or Progress()) if dry_run else None
+        ),
     )
 
 
-def estimate_freed(repository: Repository, expiration: Expiration) -> Freed | None:
+def estimate_freed(
+    repository: Repository, expiration: Expiration, progress: Progress
+) -> Freed | None:
     """Objects that only released snapshots refer to; None if finding them would take long."""
     history, released = expiration.history, expiration.plan.gone
     if not released:
@@ -140,13 +151,13 @@ def estimate_freed(repository: Repository, expiration: Expiration) -> Freed | No
     if len(history.parents) > MOST_SNAPSHOTS_READ:
         return None
     try:
-        gone = _manifests(repository, released)
-        kept = _manifests(repository, history.parents.keys() - released)
+        gone = _manifests(repository, released, progress)
+        kept = _manifests(repository, history.parents.keys() - released, progress)
         only_gone = {key: info for key, info in gone.items() if key not in kept}
         references = sum(info.num_chunk_refs for info in (*only_gone.values(), *kept.values()))
         chunks = size = None
         if references <= MOST_REFERENCES_READ:
-            chunks, size = _chunks_only_in(repository, only_gone, kept)
+            chunks, size = _chunks_only_in(repository, only_gone, kept, progress)
             size += sum(info.size_bytes for info in only_gone.values())
     except (StorageError, FormatError):
         return None  # expiring needs none of these files
@@ -154,36 +165,41 @@ def estimate_freed(repository: Repository, expiration: Expiration) -> Freed | No
 
 
 def _manifests(
-    repository: Repository, snapshots: Collection[SnapshotId]
+    repository: Repository, snapshots: Collection[SnapshotId], progress: Progress
 ) -> dict[ManifestId, ManifestFileInfo]:
     seen: set[bytes] = set()
+    read = repository.read_snapshot_columns(snapshots)
     return {
         info.id: info
-        for columns in repository.read_snapshot_columns(snapshots)
+        for columns in progress.count(read, "reading snapshots", len(snapshots))
         for info in columns.manifest_files.new_infos(seen)
     }
 
 
 def _chunks_only_in(
-    repository: Repository, gone: Iterable[ManifestId], kept: Iterable[ManifestId]
+    repository: Repository,
+    gone: Collection[ManifestId],
+    kept: Collection[ManifestId],
+    progress: Progress,
 ) -> tuple[int, int]:
     """Chunks that only the first manifests refer to, and their size by the references."""
     sizes: dict[bytes, int] = {}
-    for refs in _read_native_refs(repository, gone):
+    for refs in _read_native_refs(repository, gone, progress):
         assert refs.end is not None
         for chunk_id, end in zip(byte_rows(refs.chunk_id), refs.end.tolist(), strict=True):
             sizes[chunk_id] = max(end, sizes.get(chunk_id, 0))
     if sizes:
-        for refs in _read_native_refs(repository, kept):
+        for refs in _read_native_refs(repository, kept, progress):
             for chunk_id in byte_rows(refs.chunk_id):
                 sizes.pop(chunk_id, None)
     return len(sizes), sum(sizes.values())
 
 
 def _read_native_refs(
-    repository: Repository, manifests: Iterable[ManifestId]
+    repository: Repository, manifests: Collection[ManifestId], progress: Progress
 ) -> Iterator[NativeRefs]:
-    for _, data in repository.storage.read_many(map(repository.layout.manifest, manifests)):
+    read = repository.storage.read_many(map(repository.layout.manifest, manifests))
+    for _, data in progress.count(read, "reading manifests", len(manifests)):
         if isinstance(data, StorageError):
             raise data
         yield decode_native_refs(data)

@@ -203,14 +203,15 @@ def execute_repair(
     storage: Storage, plan: RepairPlan, progress: Progress | None = None
 ) -> RepairResult:
     """Execute the chosen steps in order, and check the repository again."""
-    for step in plan.chosen:
+    progress = progress or Progress()
+    for step in progress.count(plan.chosen, "repairing", len(plan.chosen), "steps"):
         step.apply(storage)
     if not plan.chosen:
         return plan.result(dry_run=False, left=plan.left)
     report, repository = _check_refs(storage)
     history = None
     if repository is not None:
-        survey = Survey.of(repository, plan.options.level, progress or Progress())
+        survey = Survey.of(repository, plan.options.level, progress)
         history = survey.history
         for problem, snapshots in survey.problems:
             report.add(problem, snapshots)

@@ -1,4 +1,4 @@
-"""`icectl log`: show the commit history."""
+"""`icectl log`, `show` and `ls`: the history, a commit and its nodes."""
 
 from __future__ import annotations
 
@@ -10,13 +10,15 @@ from icectl.cli.context import CommandContext
 from icectl.cli.options import (
     REF_HELP,
     AtOpOption,
+    DefaultRefArgument,
     Flag,
     NumberOption,
+    PathArgument,
     SinceOption,
     UntilOption,
     command,
 )
-from icectl.errors import UsageError
+from icectl.errors import RefNotFoundError, UsageError
 from icectl.ops.log import LogOptions, read_log, read_whole_log, shown_parents
 from icectl.render.log import render_log, render_log_graph
 from icectl.repository.edits import DEFAULT_BRANCH
@@ -30,6 +32,11 @@ icectl log --path /surface/temperature  # the commits that touched one array
 icectl log --all --graph --oneline  # all branches and tags as a graph
 icectl log --at-op yesterday  # the history as it was then
 icectl log --jsonl | jq -r .message  # for scripts
+icectl show  # the newest commit of main
+icectl show v1.0~2  # the second ancestor of the tag v1.0
+icectl ls  # every node at the tip of main
+icectl ls v1.0 /surface --tree  # one group of the tag v1.0, as a tree
+icectl ls main / --depth 1  # the root group and its children
 """
 NOTHING_FITS = "no matching commits"
 
@@ -89,3 +96,60 @@ def log(
         beside={"ref": DEFAULT_BRANCH if ref is None and not all else ref},
         if_empty=NOTHING_FITS,
     )
+
+
+@command()
+def show(
+    context: CommandContext, ref: DefaultRefArgument = DEFAULT_REF, at_op: AtOpOption = None
+) -> None:
+    """Show a commit in full.
+
+    Shows its message, metadata, manifests and changes.
+
+    The changes are relative to its parent. If ancestors in between were expired, their changes
+    are included.
+    """
+    from icectl.ops.log import show_commit
+    from icectl.render.log import render_whole_commit
+
+    repository = context.open_repository(at_op)
+    commit = show_commit(repository, ref)
+    if commit.changes is None and repository.has_transaction_logs:
+        context.warn(f"the transaction log of {commit.id} is missing or damaged")
+    context.emit(
+        commit, render_whole_commit, document=lambda commit: {"snapshot": commit}, paged=True
+    )
+
+
+@command(jsonl=True)
+def ls(
+    context: CommandContext,
+    ref: DefaultRefArgument = DEFAULT_REF,
+    path: PathArgument = "/",
+    tree: Annotated[Flag, "Draw the hierarchy as a tree."] = False,
+    depth: Annotated[
+        int | None,
+        typer.Option("--depth", "-d", metavar="LEVELS", min=0),
+        "Show at most this many levels below PATH.",
+    ] = None,
+    at_op: AtOpOption = None,
+) -> None:
+    """List the groups and arrays of a snapshot.
+
+    Arrays are shown with shape, chunks and data type.
+
+    CHUNK SHAPE is the shape of one chunk, CHUNKS the number of chunks along each dimension.
+    """
+    from icectl.render.nodes import render_node_tree, render_nodes
+    from icectl.repository.nodes import is_node, list_nodes, normalize_path
+
+    repository = context.open_repository(at_op)
+    try:
+        listing = list_nodes(repository, ref, path, depth=depth)
+    except RefNotFoundError as error:
+        if path == "/" and is_node(repository, DEFAULT_REF, ref):
+            call = context.command_line("ls", DEFAULT_BRANCH, normalize_path(ref))
+            error.hint = f"give the path after the REF: {call}"
+        raise
+    text = render_node_tree if tree else render_nodes
+    context.emit(listing, text, lines="nodes", paged=True)

@@ -1,4 +1,4 @@
-"""`python -m icectl.cli.generate [ROOT]`: write `man/` and `completions/` of the project."""
+"""`python -m tests.docs.generate [ROOT]`: write `man/` and `completions/` of the project."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typer.completion import get_completion_script  # type: ignore[attr-defined]
 
 from icectl.cli.app import PROGRAM
 from icectl.cli.main import COMPLETE_VARIABLE
-from icectl.cli.man_pages import render_man_pages
+from tests.docs.man_pages import render_man_pages
 
 COMPLETIONS = {"bash": "icectl.bash", "zsh": "_icectl", "fish": "icectl.fish"}
 

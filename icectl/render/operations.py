@@ -1,10 +1,11 @@
-"""Render entries of the ops log: as JSON with the specification's names, and as text."""
+"""Render operations of the ops log, the changes of a state, and the result of an undo."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import json
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
-from typing import Any
+from typing import Any, Literal
 
 from icectl.model.repo import (
     FEATURE_FLAGS,
@@ -13,10 +14,18 @@ from icectl.model.repo import (
     RepoStatus,
     RepoStatusChangedUpdate,
 )
-from icectl.ops.ops_log import ListedOperation, OperationChanges, OpsLogBeyondReach
-from icectl.render.blocks import Block, Line
-from icectl.render.state_changes import render_changes
-from icectl.render.words import format_time, format_time_short
+from icectl.ops.ops_log import (
+    ListedOperation,
+    OperationChanges,
+    OpsLogBeyondReach,
+    RefChange,
+    ReportedChanges,
+    ValueChange,
+)
+from icectl.ops.undo.run import UndoResult
+from icectl.render.blocks import Block, Line, Role
+from icectl.render.json import to_json
+from icectl.render.text import format_count, format_time, format_time_short
 
 SENTENCES = {
     "repo_initialized": "repository initialized",
@@ -145,3 +154,99 @@ def _describe_status(status: RepoStatus | None) -> str:
     reason = status.limited_availability_reason
     name = format_availability(status.availability).replace("_", "-")
     return f"status set to {name}" + (f": {reason}" if reason else "")
+
+
+MOST_LISTED = 20
+NOTHING = "Nothing changes."
+
+
+def render_changes(changes: ReportedChanges) -> Iterator[Block]:
+    lines = [*_lines(changes)]
+    yield from lines or [NOTHING]
+
+
+def _lines(changes: ReportedChanges) -> Iterator[Block]:
+    yield from _refs("branch", changes.branches)
+    yield from _refs("tag", changes.tags)
+    yield from _listed("+ snapshot", changes.added_snapshots, "good", "added")
+    yield from _listed("- snapshot", changes.removed_snapshots, "bad", "removed")
+    parents = [
+        f"{one.id}: parent {one.previous_parent_id} -> {one.parent_id}"
+        for one in changes.reparented_snapshots
+    ]
+    yield from _listed("~ snapshot", parents, "warning", "with another parent")
+    yield from _values("config", changes.config)
+    yield from _values("metadata", changes.metadata)
+    yield from _values("flag", changes.flags)
+    yield from _values("status", map(_named_status, changes.status))
+
+
+def _refs(kind: Literal["branch", "tag"], refs: Iterable[RefChange]) -> Iterator[Block]:
+    for ref in refs:
+        name: tuple[str, Role] = (f"{kind} {ref.name}", kind)
+        if ref.previous_snapshot_id is None:
+            yield ("+ ", name, f" at {ref.snapshot_id}")
+        elif ref.snapshot_id is None:
+            yield ("- ", name, f", was at {ref.previous_snapshot_id}")
+        else:
+            yield ("~ ", name, f": {ref.previous_snapshot_id} -> {ref.snapshot_id}")
+
+
+def _listed(what: str, items: Sequence[object], role: Role, did: str) -> Iterator[Block]:
+    for item in items[:MOST_LISTED]:
+        yield ((what, role), f" {item}")
+    more = len(items) - MOST_LISTED
+    if more > 0:
+        yield f"  and {format_count(more, 'more snapshot')} {did}"
+
+
+def _values(kind: str, changes: Iterable[ValueChange]) -> Iterator[Block]:
+    for change in changes:
+        before, after = _text(change.previous_value), _text(change.value)
+        yield f"~ {kind} {change.key}: {before} -> {after}"
+
+
+def _named_status(change: ValueChange) -> ValueChange:
+    if change.key != "availability":
+        return change
+    return ValueChange(change.key, _name(change.value), _name(change.previous_value))
+
+
+def _name(availability: object) -> object:
+    known = {int(one): one.name.lower().replace("_", "-") for one in Availability}
+    return known.get(availability, availability) if isinstance(availability, int) else availability
+
+
+def _text(value: object) -> str:
+    return "(none)" if value is None else json.dumps(to_json(value), ensure_ascii=False)
+
+
+def undo_document(result: UndoResult) -> dict[str, Any]:
+    changes = {field.name: getattr(result.changes, field.name) for field in fields(result.changes)}
+    return {
+        "dry_run": result.dry_run,
+        "operation": update_document(result.operation),
+        "restored_snapshots": changes.pop("added_snapshots"),
+        **changes,
+        "left_out_snapshots": result.left_out_snapshots,
+        "burnt_tags": result.burnt_tags,
+        "missing": result.missing,
+    }
+
+
+def render_undo(result: UndoResult) -> Iterator[Block]:
+    yield from render_ops_log([result.operation])
+    changes = [*render_changes(result.changes)]
+    if changes != [NOTHING]:
+        yield "Would change:" if result.dry_run else "Changed:"
+    yield from changes
+    for name in result.burnt_tags:
+        yield ((f"The name of the tag {name} can never be used again.", "warning"),)
+    if result.left_out_snapshots:
+        count = format_count(len(result.left_out_snapshots), "unreachable snapshot")
+        yield f"{count} stay released, because their objects are gone."
+    for path in result.missing[:MOST_LISTED]:
+        yield (("missing", "bad"), "  ", (path, "path"))
+    more = len(result.missing) - MOST_LISTED
+    if more > 0:
+        yield f"  and {format_count(more, 'more object')} missing"

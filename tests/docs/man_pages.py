@@ -17,9 +17,9 @@ from icectl import __version__
 from icectl.checks.rules import RULES
 from icectl.cli.app import COMMANDS, GROUPS, load, own_parameters, root, subcommands
 from icectl.cli.exit_codes import EXIT_CODES
-from icectl.cli.roff import escape, markdown_to_roff
+from tests.docs.roff import escape, markdown_to_roff
 
-MANUAL = Path(__file__).parent / "manual"
+MANUAL = Path(__file__).parents[2] / "icectl" / "cli" / "manual"
 COMMON_OPTIONS = """\
 **icectl**(1) describes the options that every command takes (`--repo`, `--storage-option`, \
 `--json`, `--jsonl`, `--no-color`, `--quiet`, `--verbose`) and lists the exit codes.
