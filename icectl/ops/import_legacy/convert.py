@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 import numpy as np
 from numpy.typing import NDArray
 
 from icectl.format.config import Variant
+from icectl.format.manifest import decode_locations
 from icectl.format.values import decode_metadata, encode_metadata
 from icectl.model.ids import ManifestId, NodeId, ObjectId
 from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind
@@ -131,6 +133,13 @@ def convert_manifest(manifest: Manifest, readers: Readers) -> Manifest:
     return Manifest(2, fit_id(manifest.id), arrays)
 
 
+def find_virtual_roots(manifest: Manifest, arrays: Iterable[ArrayManifest]) -> set[str]:
+    """The scheme and bucket of each location, such as s3://bucket/."""
+    locations = {one for array in arrays for one in decode_locations(manifest, array.refs) if one}
+    urls = map(urlsplit, locations)
+    return {f"{url.scheme}://{url.netloc}/" for url in urls}
+
+
 def _convert_refs(refs: ChunkRefs) -> ChunkRefs:
     inline = refs.kind == RefKind.INLINE
     times = refs.checksum_last_modified
@@ -173,14 +182,37 @@ def find_unknown_codecs(codecs: object) -> Iterator[str]:
             yield from find_unknown_codecs(configuration.get(inner))
 
 
-def convert_config(config: Mapping[str, object]) -> dict[str, object]:
-    """The settings as the official reader of spec version 2 accepts them."""
+def convert_config(config: Mapping[str, object], roots: Iterable[str]) -> dict[str, object]:
+    """The settings as the official reader of spec version 2 accepts them.
+
+    It ignores containers without a bucket, such as s3://, which the alphas had; each of the
+    `roots` of virtual chunks (s3://bucket/) gets a container with the same settings.
+    """
     kept = {name: value for name, value in config.items() if name not in DROPPED_SETTINGS}
     converted = _convert_variants(kept)
     compression = converted.get("compression")
     if isinstance(compression, dict) and isinstance(compression.get("algorithm"), str):
         converted["compression"] = compression | {"algorithm": compression["algorithm"].lower()}
-    return converted
+    containers = _containers(converted)
+    prefixes = {str(one.get("url_prefix")): one for one in containers.values()}
+    for root in sorted(find_uncovered(converted, roots)):
+        scheme = root.partition("://")[0]
+        whole = prefixes.get(f"{scheme}://") or prefixes.get(scheme)
+        if whole is not None and not root.endswith(":///"):
+            containers[root] = {**whole, "name": None, "url_prefix": root}
+    return converted | ({"virtual_chunk_containers": containers} if containers else {})
+
+
+def find_uncovered(config: Mapping[str, object], roots: Iterable[str]) -> set[str]:
+    """The roots of virtual chunks that no container of the configuration is for."""
+    prefixes = [str(one.get("url_prefix")) for one in _containers(config).values()]
+    return {root for root in roots if not any(f"{one}/".startswith(root) for one in prefixes)}
+
+
+def _containers(config: Mapping[str, object]) -> dict[str, dict[str, object]]:
+    found = config.get("virtual_chunk_containers")
+    containers = found.items() if isinstance(found, Mapping) else ()
+    return {name: dict(one) for name, one in containers if isinstance(one, Mapping)}
 
 
 def find_dropped_settings(config: Mapping[str, object]) -> tuple[str, ...]:

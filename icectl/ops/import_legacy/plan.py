@@ -1,9 +1,7 @@
-"""Import a repository of an older generation into a new one of spec version 2.
+"""What an import writes.
 
 The plan reads everything that describes the chunks, so that a missing or damaged object stops the
-import before it writes. Objects are written before what refers to them, and `repo` last and only
-if it is absent: a killed import leaves no repository, and the next one continues. The source is
-only read. Files of spec version 1 are valid in version 2 and are copied as they are.
+import before it writes anything.
 """
 
 from __future__ import annotations
@@ -11,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 
 import numpy as np
 
@@ -19,7 +17,6 @@ from icectl.errors import (
     FormatError,
     IcectlError,
     ObjectNotFoundError,
-    PreconditionFailedError,
     RefusedError,
     Remedy,
     StorageError,
@@ -28,10 +25,7 @@ from icectl.errors import (
 )
 from icectl.format.envelope import Generation, decode_envelope
 from icectl.format.legacy.snapshot import find_attribute_files
-from icectl.format.manifest import encode_manifest
-from icectl.format.repo import decode_repo, encode_repo
-from icectl.format.snapshot import encode_snapshot
-from icectl.format.transaction_log import encode_transaction_log
+from icectl.format.repo import decode_repo
 from icectl.format.values import encode_flexbuffers
 from icectl.model.ids import ChunkId, ManifestId, NodeId, ObjectId, SnapshotId
 from icectl.model.manifest import ArrayManifest, Manifest, RefKind
@@ -46,22 +40,18 @@ from icectl.model.repo import (
 )
 from icectl.model.snapshot import ArrayNodeData, Snapshot
 from icectl.ops.import_legacy.convert import (
-    ManifestFile,
     convert_config,
     convert_info,
-    convert_manifest,
     convert_node_id,
-    convert_snapshot,
-    describe_manifest,
     find_dropped_settings,
+    find_uncovered,
     find_unknown_codecs,
+    find_virtual_roots,
     fit_id,
     readable_arrays,
 )
-from icectl.ops.repair.logs import derive_log
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
-from icectl.repository.clock import read_write_time
 from icectl.repository.config import read_config
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.history import State
@@ -74,7 +64,6 @@ from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import Storage
 
 THREADS = 16
-MANIFESTS_REMEMBERED = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +101,9 @@ class ImportResult:
     unknown_codecs: tuple[UnknownCodec, ...]
     """Of arrays that zarr-python can only read with a plug-in."""
     dropped_settings: tuple[str, ...]
+    """Of the configuration."""
+    uncovered_virtual_roots: tuple[str, ...]
+    """Where virtual chunks are for which the configuration has no container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,16 +123,21 @@ class ImportPlan:
     """By the id in the source, as all other ids."""
     manifests: Mapping[ManifestId, Mapping[NodeId, Mapping[NodeId, int]]]
     """With the nodes that read references from it; empty for spec version 1."""
-    chunks: Mapping[ChunkId, int]
-    """With the size of the file."""
     unreachable: tuple[UnreachableSnapshot, ...]
     unknown_codecs: tuple[UnknownCodec, ...]
-    found: Mapping[str, int]
+    chunks: Mapping[ChunkId, int] = field(default_factory=dict)
+    """With the size of the file."""
+    virtual_roots: frozenset[str] = frozenset()
+    found: Mapping[str, int] = field(default_factory=dict)
     """The objects that an earlier run left in the target, with their sizes."""
 
     @property
     def copies_files(self) -> bool:
         return self.source.generation is Generation.V1
+
+    @cached_property
+    def config(self) -> dict[str, object]:
+        return convert_config(read_config(self.source), self.virtual_roots)
 
     @cached_property
     def paths(self) -> frozenset[str]:
@@ -173,23 +170,17 @@ class ImportPlan:
             self.unreachable,
             self.unknown_codecs,
             find_dropped_settings(read_config(source)),
+            tuple(sorted(find_uncovered(self.config, self.virtual_roots))),
         )
 
 
-def import_repository(
-    source: Repository, target: Storage, progress: Progress, *, dry_run: bool = False
-) -> ImportResult:
-    plan = plan_import(source, target, progress)
-    return plan.result(0 if dry_run else execute_import(plan, progress), dry_run=dry_run)
-
-
-def _path(kind: ObjectKind, id_: ObjectId) -> str:
+def object_path(kind: ObjectKind, id_: ObjectId) -> str:
     """Where the object with this id of the source is in the target."""
     return kind.path(fit_id(id_))
 
 
 def _paths(kind: ObjectKind, ids: Iterable[ObjectId]) -> Iterator[str]:
-    return (_path(kind, id_) for id_ in ids)
+    return (object_path(kind, id_) for id_ in ids)
 
 
 def plan_import(source: Repository, target: Storage, progress: Progress) -> ImportPlan:
@@ -217,12 +208,15 @@ def plan_import(source: Repository, target: Storage, progress: Progress) -> Impo
         target,
         {id_: seen[id_].info for id_ in reachable},
         manifests,
-        {},
         tuple(_unreachable(seen, unreadable, set(reachable))),
         tuple(UnknownCodec(*one) for one in sorted({*_codecs(seen, reachable)})),
-        {},
     )
-    plan = replace(plan, chunks=_find_chunks(source, _referenced_chunks(plan, progress)))
+    references = _read_references(plan, progress)
+    plan = replace(
+        plan,
+        chunks=_find_chunks(source, references.chunk_ends),
+        virtual_roots=frozenset(references.virtual_roots),
+    )
     return replace(plan, found=_check_target(plan))
 
 
@@ -261,7 +255,7 @@ def _describe_snapshot(source: Repository, snapshot: Snapshot) -> _SeenSnapshot:
     info = source.snapshot_info(snapshot.id)
     convert_info(info)  # raises if the metadata cannot be stored
     if source.generation is Generation.V1:
-        return _SeenSnapshot(info, frozenset(file.id for file in snapshot.all_manifest_files))
+        return _SeenSnapshot(info, frozenset(_manifests_of(snapshot)))
     readers, codecs = set(), set()
     lacks_attributes = False
     for node in snapshot.nodes:
@@ -276,6 +270,13 @@ def _describe_snapshot(source: Repository, snapshot: Snapshot) -> _SeenSnapshot:
         _refuse_attribute_files(source, snapshot.id)
     manifests = frozenset(reader[0] for reader in readers)
     return _SeenSnapshot(info, manifests, frozenset(readers), frozenset(codecs))
+
+
+def _manifests_of(snapshot: Snapshot) -> Iterator[ManifestId]:
+    yield from (file.id for file in snapshot.all_manifest_files)
+    for node in snapshot.nodes:
+        if isinstance(node.node_data, ArrayNodeData):
+            yield from (ref.object_id for ref in node.node_data.manifests)
 
 
 def _refuse_attribute_files(source: Repository, snapshot_id: SnapshotId) -> None:
@@ -327,31 +328,43 @@ def _unreachable(
             )
 
 
-def _referenced_chunks(plan: ImportPlan, progress: Progress) -> dict[ChunkId, tuple[int, str]]:
-    """How long the file of each chunk must be at least, and the manifest that says so."""
-    ends: dict[ChunkId, tuple[int, str]] = {}
+@dataclass(slots=True)
+class _References:
+    """What the manifests refer to."""
 
-    def read(manifest_id: ManifestId) -> tuple[str, list[tuple[ChunkId, int]]]:
+    chunk_ends: dict[ChunkId, tuple[int, str]] = field(default_factory=dict)
+    """How long the file of each chunk must be at least, and the manifest that says so."""
+    virtual_roots: set[str] = field(default_factory=set)
+
+
+def _read_references(plan: ImportPlan, progress: Progress) -> _References:
+    found = _References()
+
+    def read(manifest_id: ManifestId) -> tuple[str, list[tuple[ChunkId, int]], set[str]]:
         path = plan.source.layout.manifest(manifest_id)
         try:
             manifest = plan.source.read_manifest(manifest_id)
         except ObjectNotFoundError:
             raise FormatError("the manifest is missing", path=path) from None
-        return path, [*_native_ends(_arrays_of(plan, manifest))]
+        arrays = _arrays_of(plan, manifest)
+        return path, [*_native_ends(arrays)], find_virtual_roots(manifest, arrays)
 
     manifests = plan.manifests
     with progress.phase("reading manifests", len(manifests), "manifests") as counter:
-        for path, rows in map_on_threads(read, manifests, workers=THREADS, ahead=THREADS):
+        for path, rows, roots in map_on_threads(read, manifests, workers=THREADS, ahead=THREADS):
             for chunk_id, end in rows:
-                ends[chunk_id] = max(ends.get(chunk_id, (0, path)), (end, path))
+                found.chunk_ends[chunk_id] = max(
+                    found.chunk_ends.get(chunk_id, (0, path)), (end, path)
+                )
+            found.virtual_roots |= roots
             counter.advance()
-    return ends
+    return found
 
 
-def _arrays_of(plan: ImportPlan, manifest: Manifest) -> Iterable[ArrayManifest]:
+def _arrays_of(plan: ImportPlan, manifest: Manifest) -> tuple[ArrayManifest, ...]:
     if plan.copies_files:
         return manifest.arrays
-    return readable_arrays(manifest, plan.manifests[manifest.id])
+    return tuple(readable_arrays(manifest, plan.manifests[manifest.id]))
 
 
 def _native_ends(arrays: Iterable[ArrayManifest]) -> Iterator[tuple[ChunkId, int]]:
@@ -395,7 +408,7 @@ def _check_target(plan: ImportPlan) -> dict[str, int]:
             hint="a new repository wants a place of its own",
         )
     if REPO_PATH in found:
-        theirs, ours = decode_repo(plan.target.read(REPO_PATH)), _describe_repo(plan, 0)
+        theirs, ours = decode_repo(plan.target.read(REPO_PATH)), describe_repo(plan, 0)
         for name in ("branches", "tags", "deleted_tags", "snapshots", "config"):
             if getattr(theirs, name) != getattr(ours, name):
                 raise RefusedError(
@@ -406,12 +419,11 @@ def _check_target(plan: ImportPlan) -> dict[str, int]:
     return found
 
 
-def _describe_repo(plan: ImportPlan, now: int) -> RepoInfo:
+def describe_repo(plan: ImportPlan, now: int) -> RepoInfo:
     source = plan.source
     snapshots = tuple(sorted(map(convert_info, plan.snapshots.values()), key=lambda one: one.id))
     branches = {name: fit_id(id_) for name, id_ in source.branches().items()}
     tags = {name: fit_id(id_) for name, id_ in source.tags().items()}
-    config = convert_config(read_config(source))
     past = synthetic_log(snapshots, branches, tags, _read_deleted_tags(source))
     now = max(now, past[0].updated_at + 1)
     return RepoInfo(
@@ -423,7 +435,7 @@ def _describe_repo(plan: ImportPlan, now: int) -> RepoInfo:
         status=RepoStatus(Availability.ONLINE, now),
         metadata=(),
         latest_updates=(Update(RepoMigratedUpdate(1, 2), now), *past),
-        config=encode_flexbuffers(config) if config else None,
+        config=encode_flexbuffers(plan.config) if plan.config else None,
     )
 
 
@@ -439,120 +451,3 @@ def _read_deleted_tags(source: Repository) -> dict[str, SnapshotId]:
         for path, data in source.storage.read_many(paths)
         if not isinstance(data, StorageError)
     }
-
-
-def execute_import(plan: ImportPlan, progress: Progress) -> int:
-    """Write what the target lacks; return the number of objects."""
-    plan.target.ensure_conditional_creates()
-    return _Import(plan).run(progress)
-
-
-@dataclass
-class _Import:
-    plan: ImportPlan
-    files: dict[ManifestId, ManifestFile] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.source, self.target = self.plan.source, self.plan.target
-        self._old_ids = {fit_id(id_): id_ for id_ in self.plan.manifests}
-        # The logs of a branch compare each manifest with the one before and the one after.
-        self._read_again = lru_cache(MANIFESTS_REMEMBERED)(self._convert_manifest)
-
-    def run(self, progress: Progress) -> int:
-        plan = self.plan
-        written = 0
-        for label, unit, write, ids in (
-            ("copying chunks", "chunks", self._write_chunk, plan.chunks),
-            ("writing manifests", "manifests", self._write_manifest, plan.manifests),
-            ("writing snapshots", "snapshots", self._write_snapshot, plan.snapshots),
-        ):
-            with progress.phase(label, len(ids), unit) as counter:
-                for count in map_on_threads(write, ids, workers=THREADS, ahead=2 * THREADS):  # type: ignore[arg-type]
-                    written += count
-                    counter.advance()
-        if REPO_PATH not in plan.found:
-            self._write_repo()
-            written += 1
-        return written
-
-    def read_manifest(self, manifest_id: ManifestId) -> Manifest:
-        """By the id in the target, as `derive_log` needs it."""
-        return self._read_again(self._old_ids[manifest_id])
-
-    def _convert_manifest(self, manifest_id: ManifestId) -> Manifest:
-        manifest = self.source.read_manifest(manifest_id)
-        if self.plan.copies_files:
-            return manifest
-        return convert_manifest(manifest, self.plan.manifests[manifest_id])
-
-    def _write_chunk(self, chunk_id: ChunkId) -> int:
-        path = _path(ObjectKind.CHUNK, chunk_id)
-        # Chunks are written whole, and their ids are random: the same name and size is the same.
-        if self.plan.found.get(path) == self.plan.chunks[chunk_id]:
-            return 0
-        return self._put(path, self.source.storage.read(f"{self.source.layout.chunks}/{chunk_id}"))
-
-    def _write_manifest(self, manifest_id: ManifestId) -> int:
-        if self.plan.copies_files:
-            data = self.source.storage.read(self.source.layout.manifest(manifest_id))
-        else:
-            manifest = self._convert_manifest(manifest_id)
-            data = encode_manifest(manifest)
-            self.files[manifest_id] = describe_manifest(manifest, len(data))
-            if not manifest.num_chunk_refs:
-                return 0
-        return self._put(_path(ObjectKind.MANIFEST, manifest_id), data)
-
-    def _write_snapshot(self, snapshot_id: SnapshotId) -> int:
-        """The log first: a snapshot without its log would look like a damaged one."""
-        written = self._put(_path(ObjectKind.TRANSACTION_LOG, snapshot_id), self._log(snapshot_id))
-        if self.plan.copies_files:
-            data = self.source.storage.read(self.source.layout.snapshot(snapshot_id))
-        else:
-            data = encode_snapshot(self._snapshot(snapshot_id))
-        return written + self._put(_path(ObjectKind.SNAPSHOT, snapshot_id), data)
-
-    def _snapshot(self, snapshot_id: SnapshotId) -> Snapshot:
-        snapshot = self.source.read_snapshot(snapshot_id)
-        return snapshot if self.plan.copies_files else convert_snapshot(snapshot, self.files)
-
-    def _log(self, snapshot_id: SnapshotId) -> bytes:
-        """That of the source in spec version 1; before, logs do not say all that they do now."""
-        if self.plan.copies_files:
-            try:
-                return self.source.storage.read(f"{self.source.layout.transactions}/{snapshot_id}")
-            except ObjectNotFoundError:
-                pass  # the first snapshot has none
-        after = self._snapshot(snapshot_id)
-        parent = self.plan.snapshots[snapshot_id].parent_id
-        before = (
-            replace(after, nodes=(), manifest_files=(), manifest_files_v2=())
-            if parent is None
-            else self._snapshot(parent)
-        )
-        return encode_transaction_log(derive_log(self, fit_id(snapshot_id), before, after))
-
-    def _write_repo(self) -> None:
-        data = encode_repo(_describe_repo(self.plan, read_write_time(self.target)))
-        try:
-            self.target.put_if_absent(REPO_PATH, data)
-        except PreconditionFailedError:
-            raise RefusedError(
-                f"{self.target.location} was made a repository by somebody else just now",
-                hint="open it; nothing of it was changed",
-            ) from None
-
-    def _put(self, path: str, data: bytes) -> int:
-        if path not in self.plan.found:
-            try:
-                self.target.put_if_absent(path, data)
-            except PreconditionFailedError:
-                pass  # another run of this import was faster
-            else:
-                return 1
-        if self.target.read(path) != data:
-            raise RefusedError(
-                f"{self.target.location} has another {path} than this import writes",
-                hint="import into an empty location",
-            )
-        return 0
