@@ -1,0 +1,45 @@
+"""`icectl upgrade`: bring a repository to the newest version of the format."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from icectl.cli.context import CommandContext
+from icectl.cli.options import DryRunOption, Flag, YesOption, command
+from icectl.ops.upgrade import UpgradeOptions, execute_upgrade, plan_upgrade
+from icectl.render.upgrade import render_upgrade
+
+EXAMPLES = """
+icectl upgrade --dry-run  # show what changes, and which snapshots would no longer be listed
+icectl upgrade --keep-detached --yes -r s3://bucket/prefix  # list those snapshots as well
+"""
+
+
+@command()
+def upgrade(
+    context: CommandContext,
+    keep_detached: Annotated[
+        Flag, "Also list the snapshots that no branch or tag leads to, as detached ones."
+    ] = False,
+    dry_run: DryRunOption = False,
+    yes: YesOption = False,
+) -> None:
+    """Upgrade a repository from spec version 1 to version 2.
+
+    Moves the refs and the configuration into a repo file with an ops log made from the history, as
+    the official upgrade does. Snapshots, manifests and chunks stay as they are. Clients older than
+    Icechunk 2 can no longer open the repository afterwards.
+
+    The old files are copied to upgrade-backup/ first. If the upgrade is interrupted, run it again. If
+    an old client commits meanwhile, its commit becomes part of the upgraded repository, or
+    the upgrade is refused (exit code 11). A damaged repository is refused (13).
+    """
+    repository = context.open_repository()
+    plan = plan_upgrade(repository, UpgradeOptions(keep_detached), context.progress)
+    if dry_run or plan.is_empty:
+        result = plan.result(dry_run=dry_run)
+    else:
+        question = f"Upgrade {repository.storage.location} to spec version 2?"
+        context.confirm(question, yes=yes, plan=render_upgrade(plan.result(dry_run=True)))
+        result = execute_upgrade(repository.storage, plan, context.progress)
+    context.emit(result, render_upgrade)
