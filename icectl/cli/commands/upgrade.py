@@ -30,9 +30,9 @@ def upgrade(
     the official upgrade does. Snapshots, manifests and chunks stay as they are. Clients older than
     Icechunk 2 can no longer open the repository afterwards.
 
-    The old files are copied to upgrade-backup/ first. If the upgrade is interrupted, run it again. If
-    an old client commits meanwhile, its commit becomes part of the upgraded repository, or
-    the upgrade is refused (exit code 11). A damaged repository is refused (13).
+    The old files are copied to upgrade-backup/ first. If the upgrade is interrupted, run it again.
+    If an old client commits meanwhile, its commit becomes part of the upgraded repository, or the
+    upgrade is refused (exit code 11). A damaged repository is refused (13).
     """
     repository = context.open_repository()
     plan = plan_upgrade(repository, UpgradeOptions(keep_detached), context.progress)
