@@ -181,7 +181,8 @@ def plan_upgrade(
     storage = repository.storage
     if repository.generation not in (Generation.V1, Generation.V2):
         raise UnsupportedError(
-            f"repositories of the generation {repository.generation} cannot be upgraded in place"
+            f"repositories of the generation {repository.generation} cannot be upgraded in place",
+            hint=Remedy("upgrade-to-target"),
         )
     files = read_old_files(storage)
     if repository.info is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from icectl.ops.upgrade import DetachedSnapshot, UpgradeResult
 from icectl.render.blocks import Block, Column, Table
@@ -16,10 +16,7 @@ def render_upgrade(result: UpgradeResult) -> Iterator[Block]:
         yield f"The repository has spec version {result.to_version} already."
         return
     if result.detached:
-        yield (("Snapshots that no branch or tag leads to:", "title"),)
-        yield Table(_COLUMNS, result.detached[:MOST_ROWS])
-        if len(result.detached) > MOST_ROWS:
-            yield f"… and {len(result.detached) - MOST_ROWS:,} older ones; --json lists them"
+        yield from detached_table(result.detached)
         yield _fate(result)
         yield ""
     if result.resumed:
@@ -39,6 +36,13 @@ def render_upgrade(result: UpgradeResult) -> Iterator[Block]:
         f"{files} of spec version {result.from_version} {verb} to ",
         (str(result.backup), "path"),
     )
+
+
+def detached_table(snapshots: Sequence[DetachedSnapshot]) -> Iterator[Block]:
+    yield (("Snapshots that no branch or tag leads to:", "title"),)
+    yield Table(_COLUMNS, snapshots[:MOST_ROWS])
+    if len(snapshots) > MOST_ROWS:
+        yield f"… and {len(snapshots) - MOST_ROWS:,} older ones; --json lists them"
 
 
 def _fate(result: UpgradeResult) -> str:

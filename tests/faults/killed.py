@@ -17,6 +17,7 @@ import sys
 
 from icectl.model.ids import SnapshotId
 from icectl.ops.adopt import adopt_snapshot
+from icectl.ops.import_legacy.execute import import_repository
 from icectl.ops.undo.run import UndoOptions, execute_undo, plan_restore, plan_undo
 from icectl.pipeline.progress import Progress
 from icectl.repository.config import update_config
@@ -31,6 +32,10 @@ def operate(root: str, operation: str) -> None:
     storage = LocalStorage(root)
     if operation.startswith("initialize"):
         initialize_repository(storage, spec_version=int(operation[-1]))
+        return
+    if operation.startswith("import:"):
+        source = open_repository(LocalStorage(operation.removeprefix("import:")))
+        import_repository(source, storage, Progress())
         return
     repository = open_repository(storage)
     tip = repository.branches()["main"]

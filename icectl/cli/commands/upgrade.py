@@ -4,14 +4,18 @@ from __future__ import annotations
 
 from typing import Annotated
 
+import typer
+
 from icectl.cli.context import CommandContext
 from icectl.cli.options import DryRunOption, Flag, YesOption, command
+from icectl.errors import UsageError
 from icectl.ops.upgrade import UpgradeOptions, execute_upgrade, plan_upgrade
 from icectl.render.upgrade import render_upgrade
 
 EXAMPLES = """
 icectl upgrade --dry-run  # show what changes, and which snapshots would no longer be listed
 icectl upgrade --keep-detached --yes -r s3://bucket/prefix  # list those snapshots as well
+icectl upgrade -r ./alpha --to s3://bucket/new  # a new repository; ./alpha is only read
 """
 
 
@@ -21,6 +25,12 @@ def upgrade(
     keep_detached: Annotated[
         Flag, "Also list the snapshots that no branch or tag leads to, as detached ones."
     ] = False,
+    to: Annotated[
+        str | None,
+        typer.Option(metavar="TARGET"),
+        "Create a new repository at this path, URL or name from the config file instead, and leave "
+        "the old one unchanged. Required for repositories older than spec version 1.",
+    ] = None,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
 ) -> None:
@@ -33,7 +43,18 @@ def upgrade(
     The old files are copied to upgrade-backup/ first. If the upgrade is interrupted, run it again.
     If an old client commits meanwhile, its commit becomes part of the upgraded repository, or the
     upgrade is refused (exit code 11). A damaged repository is refused (13).
+
+    With --to, nothing is changed in the old repository, and nothing is asked. TARGET gets the same
+    branches, tags, commits, times, attributes and chunks, and must be empty, or what an interrupted
+    run with the same TARGET has left; then the new run continues. Storage options apply to both
+    locations; if they differ, use names from the config file. Nothing is written if an object
+    of the old repository is missing or damaged. The result lists what TARGET does not have
+    (snapshots that no branch or tag leads to, storage settings) and what may need attention:
+    codecs that need a plug-in, and virtual chunks without a container in the configuration.
     """
+    if to is not None:
+        _import(context, to, keep_detached=keep_detached, dry_run=dry_run)
+        return
     repository = context.open_repository()
     plan = plan_upgrade(repository, UpgradeOptions(keep_detached), context.progress)
     if dry_run or plan.is_empty:
@@ -43,3 +64,19 @@ def upgrade(
         context.confirm(question, yes=yes, plan=render_upgrade(plan.result(dry_run=True)))
         result = execute_upgrade(repository.storage, plan, context.progress)
     context.emit(result, render_upgrade)
+
+
+def _import(context: CommandContext, to: str, *, keep_detached: bool, dry_run: bool) -> None:
+    from icectl.ops.import_legacy.execute import import_repository
+    from icectl.render.import_legacy import render_import
+
+    if keep_detached:
+        raise UsageError(
+            "--keep-detached cannot be combined with --to",
+            hint="give the snapshots a branch or a tag first",
+        )
+    if not to:
+        raise UsageError("the location is empty", hint="give a path, a URL or a name")
+    source = context.open_repository()
+    result = import_repository(source, context.open_storage(to), context.progress, dry_run=dry_run)
+    context.emit(result, render_import)

@@ -77,10 +77,8 @@ class _Import:
             ("writing manifests", "manifests", self._write_manifest, plan.manifests),
             ("writing snapshots", "snapshots", self._write_snapshot, plan.snapshots),
         ):
-            with progress.phase(label, len(ids), unit) as counter:
-                for count in map_on_threads(write, ids, workers=THREADS, ahead=2 * THREADS):  # type: ignore[arg-type]
-                    written += count
-                    counter.advance()
+            counts = map_on_threads(write, ids, workers=THREADS, ahead=2 * THREADS)  # type: ignore[arg-type]
+            written += sum(progress.count(counts, label, len(ids), unit))
         if REPO_PATH not in plan.found:
             self._write_repo()
             written += 1

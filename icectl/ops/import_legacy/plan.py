@@ -13,6 +13,10 @@ from functools import cached_property
 
 import numpy as np
 
+from icectl.checks.listing import missing, wrong_chunk_size
+from icectl.checks.problem import error_of, raise_first
+from icectl.checks.repo import check_main
+from icectl.checks.snapshot import check_ancestry_v1, check_parent_v1
 from icectl.errors import (
     FormatError,
     IcectlError,
@@ -25,7 +29,6 @@ from icectl.errors import (
 )
 from icectl.format.envelope import Generation, decode_envelope
 from icectl.format.legacy.snapshot import find_attribute_files
-from icectl.format.repo import decode_repo
 from icectl.format.values import encode_flexbuffers
 from icectl.model.ids import ChunkId, ManifestId, NodeId, ObjectId, SnapshotId
 from icectl.model.manifest import ArrayManifest, Manifest, RefKind
@@ -33,7 +36,6 @@ from icectl.model.repo import (
     Availability,
     Ref,
     RepoInfo,
-    RepoMigratedUpdate,
     RepoStatus,
     SnapshotInfo,
     Update,
@@ -50,13 +52,14 @@ from icectl.ops.import_legacy.convert import (
     fit_id,
     readable_arrays,
 )
+from icectl.ops.upgrade import MIGRATED, DetachedSnapshot
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
 from icectl.repository.config import read_config
 from icectl.repository.edits import DEFAULT_BRANCH
-from icectl.repository.history import State
+from icectl.repository.history import find_reachable
 from icectl.repository.initialize import check_not_bucket_root
-from icectl.repository.ops_log import REPO_PATH
+from icectl.repository.ops_log import REPO_PATH, decode_repo_at
 from icectl.repository.ref_files import decode_ref_file, tag_file
 from icectl.repository.repository import Repository
 from icectl.repository.synthetic_log import synthetic_log
@@ -64,16 +67,6 @@ from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import Storage
 
 THREADS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class UnreachableSnapshot:
-    """A snapshot file that no branch or tag leads to; it stays in the source only."""
-
-    id: SnapshotId
-    flushed_at: int | None
-    """None if the file is unreadable."""
-    message: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +90,8 @@ class ImportResult:
     chunk_bytes: int
     num_written: int
     """Objects that this run wrote; the others were there already."""
-    unreachable_snapshots: tuple[UnreachableSnapshot, ...]
+    detached: tuple[DetachedSnapshot, ...]
+    """They stay in the source only."""
     unknown_codecs: tuple[UnknownCodec, ...]
     """Of arrays that zarr-python can only read with a plug-in."""
     dropped_settings: tuple[str, ...]
@@ -123,7 +117,7 @@ class ImportPlan:
     """By the id in the source, as all other ids."""
     manifests: Mapping[ManifestId, Mapping[NodeId, Mapping[NodeId, int]]]
     """With the nodes that read references from it; empty for spec version 1."""
-    unreachable: tuple[UnreachableSnapshot, ...]
+    detached: tuple[DetachedSnapshot, ...]
     unknown_codecs: tuple[UnknownCodec, ...]
     chunks: Mapping[ChunkId, int] = field(default_factory=dict)
     """With the size of the file."""
@@ -167,7 +161,7 @@ class ImportPlan:
             len(self.chunks),
             sum(self.chunks.values()),
             num_written,
-            self.unreachable,
+            self.detached,
             self.unknown_codecs,
             find_dropped_settings(read_config(source)),
             tuple(sorted(find_uncovered(self.config, self.virtual_roots))),
@@ -190,10 +184,7 @@ def plan_import(source: Repository, target: Storage, progress: Progress) -> Impo
             f"{source.storage.location} is a repository of spec version 2 already",
             hint=Remedy("copy-instead"),
         )
-    if DEFAULT_BRANCH not in source.branches():
-        raise UnsupportedError(
-            f"the repository has no branch {DEFAULT_BRANCH}, which spec version 2 needs"
-        )
+    raise_first(check_main(source.branches(), f"{source.layout.refs}/branch.{DEFAULT_BRANCH}"))
     check_not_bucket_root(target)
     seen, unreadable = _read_snapshots(source, progress)
     reachable = _find_reachable(source, seen, unreadable)
@@ -208,7 +199,7 @@ def plan_import(source: Repository, target: Storage, progress: Progress) -> Impo
         target,
         {id_: seen[id_].info for id_ in reachable},
         manifests,
-        tuple(_unreachable(seen, unreadable, set(reachable))),
+        tuple(_detached(seen, unreadable, reachable)),
         tuple(UnknownCodec(*one) for one in sorted({*_codecs(seen, reachable)})),
     )
     references = _read_references(plan, progress)
@@ -241,18 +232,18 @@ def _read_snapshots(
             return id_, error
 
     ids = source.find_snapshots("")
-    with progress.phase("reading snapshots", len(ids), "snapshots") as counter:
-        for id_, found in map_on_threads(read, ids, workers=THREADS, ahead=2 * THREADS):
-            if isinstance(found, IcectlError):
-                unreadable[id_] = found
-            else:
-                seen[id_] = found
-            counter.advance()
+    results = map_on_threads(read, ids, workers=THREADS, ahead=2 * THREADS)
+    for id_, found in progress.count(results, "reading snapshots", len(ids), "snapshots"):
+        if isinstance(found, IcectlError):
+            unreadable[id_] = found
+        else:
+            seen[id_] = found
     return seen, unreadable
 
 
 def _describe_snapshot(source: Repository, snapshot: Snapshot) -> _SeenSnapshot:
     info = source.snapshot_info(snapshot.id)
+    raise_first(check_parent_v1(snapshot))
     convert_info(info)  # raises if the metadata cannot be stored
     if source.generation is Generation.V1:
         return _SeenSnapshot(info, frozenset(_manifests_of(snapshot)))
@@ -293,39 +284,30 @@ def _find_reachable(
     source: Repository,
     seen: Mapping[SnapshotId, _SeenSnapshot],
     unreadable: Mapping[SnapshotId, IcectlError],
-) -> list[SnapshotId]:
-    """What the refs lead to, parents first."""
-    history = State([one.info for one in seen.values()], source.branches(), source.tags())
-    parents: dict[SnapshotId, SnapshotId | None] = {}
-    for ref, tip in (*source.branches().items(), *source.tags().items()):
-        next_id: SnapshotId | None = tip
-        while next_id is not None and next_id not in parents:
-            if next_id not in seen:
-                raise unreadable.get(next_id) or FormatError(
-                    f"the file is missing, and {ref} needs it", path=source.layout.snapshot(next_id)
-                )
-            parents[next_id] = seen[next_id].info.parent_id
-            next_id = parents[next_id]
-    for cycle in history.cycles():
-        if cycle[0] in parents:
-            path = source.layout.snapshot(cycle[0])
-            raise FormatError("the snapshot ancestry contains a cycle", path=path)
-    return [id_ for id_ in history.parents_first() if id_ in parents]
+) -> set[SnapshotId]:
+    def parent_of(snapshot_id: SnapshotId) -> SnapshotId | None:
+        if snapshot_id in unreadable:
+            raise unreadable[snapshot_id]
+        if snapshot_id not in seen:
+            raise error_of(missing(source.layout.snapshot(snapshot_id), "a branch or tag needs it"))
+        return seen[snapshot_id].info.parent_id
+
+    tips = (*source.branches().values(), *source.tags().values())
+    reachable = find_reachable(tips, parent_of)
+    parents = {id_: seen[id_].info.parent_id for id_ in reachable}
+    raise_first(check_ancestry_v1(parents, source.layout))
+    return reachable
 
 
-def _unreachable(
+def _detached(
     seen: Mapping[SnapshotId, _SeenSnapshot],
     unreadable: Mapping[SnapshotId, IcectlError],
     reachable: Collection[SnapshotId],
-) -> Iterator[UnreachableSnapshot]:
-    for id_ in sorted(seen.keys() | unreadable.keys()):
-        if id_ not in reachable:
-            info = seen[id_].info if id_ in seen else None
-            yield UnreachableSnapshot(
-                id_,
-                None if info is None else info.flushed_at,
-                None if info is None else info.message,
-            )
+) -> Iterator[DetachedSnapshot]:
+    for id_ in sorted(seen.keys() - reachable):
+        yield DetachedSnapshot(id_, seen[id_].info.flushed_at, seen[id_].info.message)
+    for id_ in sorted(unreadable):
+        yield DetachedSnapshot(id_, error=unreadable[id_].message)
 
 
 @dataclass(slots=True)
@@ -345,19 +327,19 @@ def _read_references(plan: ImportPlan, progress: Progress) -> _References:
         try:
             manifest = plan.source.read_manifest(manifest_id)
         except ObjectNotFoundError:
-            raise FormatError("the manifest is missing", path=path) from None
+            raise error_of(missing(path, "a snapshot needs it")) from None
         arrays = _arrays_of(plan, manifest)
         return path, [*_native_ends(arrays)], find_virtual_roots(manifest, arrays)
 
     manifests = plan.manifests
-    with progress.phase("reading manifests", len(manifests), "manifests") as counter:
-        for path, rows, roots in map_on_threads(read, manifests, workers=THREADS, ahead=THREADS):
-            for chunk_id, end in rows:
-                found.chunk_ends[chunk_id] = max(
-                    found.chunk_ends.get(chunk_id, (0, path)), (end, path)
-                )
-            found.virtual_roots |= roots
-            counter.advance()
+    results = map_on_threads(read, manifests, workers=THREADS, ahead=THREADS)
+    ends = found.chunk_ends
+    for path, rows, roots in progress.count(
+        results, "reading manifests", len(manifests), "manifests"
+    ):
+        for chunk_id, end in rows:
+            ends[chunk_id] = max(ends.get(chunk_id, (0, path)), (end, path))
+        found.virtual_roots |= roots
     return found
 
 
@@ -380,22 +362,14 @@ def _find_chunks(source: Repository, ends: Mapping[ChunkId, tuple[int, str]]) ->
     """The size of each chunk file; `FormatError` if one is missing or too short."""
     directory = source.layout.chunks
     sizes = {info.path: info.size or 0 for info in source.storage.list(directory)}
-    chunks, lost = {}, []
-    for chunk_id, (end, manifest) in ends.items():
+    chunks = {}
+    for chunk_id, (end, manifest) in sorted(ends.items()):
         path = f"{directory}/{chunk_id}"
-        if sizes.get(path, -1) < end:
-            lost.append((path, end, manifest))
-        else:
-            chunks[chunk_id] = sizes[path]
-    if lost:
-        path, end, manifest = min(lost)
-        state = f"has {sizes[path]:,} bytes" if path in sizes else "is missing"
-        more = f"; {len(lost) - 1:,} more chunks are lost" if len(lost) > 1 else ""
-        raise FormatError(
-            f"the chunk {state}, but {manifest} refers to {end:,} bytes of it{more}",
-            path=path,
-            hint="restore the files of the source first; nothing was written",
-        )
+        size = sizes.get(path)
+        if size is None or size < end:
+            problem = wrong_chunk_size(path, size, end)
+            raise error_of(replace(problem, detail=f"{problem.detail}, says {manifest}"))
+        chunks[chunk_id] = size
     return chunks
 
 
@@ -408,7 +382,10 @@ def _check_target(plan: ImportPlan) -> dict[str, int]:
             hint="a new repository wants a place of its own",
         )
     if REPO_PATH in found:
-        theirs, ours = decode_repo(plan.target.read(REPO_PATH)), describe_repo(plan, 0)
+        theirs, ours = (
+            decode_repo_at(plan.target.read(REPO_PATH), REPO_PATH),
+            describe_repo(plan, 0),
+        )
         for name in ("branches", "tags", "deleted_tags", "snapshots", "config"):
             if getattr(theirs, name) != getattr(ours, name):
                 raise RefusedError(
@@ -434,7 +411,7 @@ def describe_repo(plan: ImportPlan, now: int) -> RepoInfo:
         snapshots=snapshots,
         status=RepoStatus(Availability.ONLINE, now),
         metadata=(),
-        latest_updates=(Update(RepoMigratedUpdate(1, 2), now), *past),
+        latest_updates=(Update(MIGRATED, now), *past),
         config=encode_flexbuffers(plan.config) if plan.config else None,
     )
 
