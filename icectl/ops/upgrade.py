@@ -38,7 +38,7 @@ from icectl.errors import (
 )
 from icectl.format.config import decode_config_yaml
 from icectl.format.envelope import Generation
-from icectl.format.refs import RefNames, interpret_ref_names
+from icectl.format.refs import RefNames, encode_ref, interpret_ref_names
 from icectl.format.repo import encode_repo
 from icectl.format.values import decode_metadata, encode_flexbuffers, encode_metadata
 from icectl.model.ids import SnapshotId
@@ -76,8 +76,11 @@ from icectl.storage.contract import Storage, VersionedBytes
 
 BACKUP = "upgrade-backup"
 """The directory with copies of the old files; no client looks there."""
-CLOSED = b'{"upgraded":"the repository has spec version 2 now"}'
-"""The content of a closed branch: without a snapshot, every client of version 1 refuses it."""
+CLOSED = encode_ref(SnapshotId(b"version 2 \xff\xff"))
+"""The content of a closed branch: a snapshot that does not exist, so that every commit conflicts.
+
+It must be a valid ref, because clients of version 2 read main's file, too, if it exists.
+"""
 MAX_ATTEMPTS = 20
 WORKERS = 16
 MIGRATED = RepoMigratedUpdate(1, 2)
@@ -190,8 +193,8 @@ def plan_upgrade(
     found = storage.read_versioned(REPO_PATH)
     current = decode_repo_at(found.data, REPO_PATH)
     finished = UpgradePlan(storage, files, None, current, options=options)
-    migrated = _read_migrated(storage, current)
-    if migrated is None or finished.is_empty:
+    migrated = None if finished.is_empty else _read_migrated(storage, current)
+    if migrated is None:
         # A repository that was created with version 2, and files that are not ours to judge.
         return replace(finished, files={})
     if branch_file(DEFAULT_BRANCH) in files and current.latest_updates[0].update_type == MIGRATED:
@@ -407,17 +410,16 @@ def _check_covered(plan: UpgradePlan, migrated: RepoInfo) -> None:
 
 def execute_upgrade(storage: Storage, plan: UpgradePlan, progress: Progress) -> UpgradeResult:
     """Execute the plan, or a new one if others changed the repository meanwhile."""
-    options, began = plan.options, plan.current is not None
+    result = plan.result(dry_run=False)
     storage.ensure_conditional_creates()
     for _ in range(MAX_ATTEMPTS):
-        if _write_state(storage, plan) and _close_branches(storage, plan):
-            _delete(storage, plan.old_paths)
-            # A client of version 1 that was at work may have created a ref since.
-            if not read_old_files(storage).keys() - {*plan.names.unknown}:
-                return replace(plan.result(dry_run=False), resumed=began)
-        plan = plan_upgrade(open_repository(storage), options, progress)
         if plan.is_empty:
-            return replace(plan.result(dry_run=False), from_version=1, resumed=began)
+            return result
+        result = replace(plan.result(dry_run=False), resumed=result.resumed)
+        if _write_state(storage, plan) and _close_branches(storage, plan):
+            _delete_old_files(storage, plan)
+        # Others may have changed something, and what remains needs a new plan then.
+        plan = plan_upgrade(open_repository(storage), plan.options, progress)
     raise ConflictError(
         f"the repository was changed by others {MAX_ATTEMPTS} times in a row",
         hint="stop the writers, then run it again",
@@ -486,13 +488,17 @@ def _close_branches(storage: Storage, plan: UpgradePlan) -> bool:
     )
 
 
-def _delete(storage: Storage, paths: Iterable[str]) -> None:
-    """One after the other: main first and the configuration last."""
-    *refs, last = paths
+def _delete_old_files(storage: Storage, plan: UpgradePlan) -> None:
+    """Main first and the configuration last; stop if a client of version 1 changed something."""
+    files = {**plan.files, **dict.fromkeys(plan.names.branches.values(), CLOSED)}
+    *refs, last = plan.old_paths
     for batch in (refs[:1], refs[1:], [last]):
-        for _, error in storage.delete_many(batch):
+        if batch and read_old_files(storage) != files:
+            return
+        for path, error in storage.delete_many(batch):
             if error is not None:
                 raise error
+            del files[path]
 
 
 def _on_threads(function: Callable[[str], T], items: Iterable[str]) -> list[T]:

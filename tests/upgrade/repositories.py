@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from icectl.format.values import decode_flexbuffers, decode_metadata
+from icectl.format.values import decode_metadata
 from icectl.model.repo import RepoInfo
 from icectl.ops.upgrade import UpgradeOptions, UpgradeResult, execute_upgrade, plan_upgrade
 from icectl.pipeline.progress import Progress
@@ -56,24 +56,22 @@ def small(where: Where) -> ic.Repository:
     return repo
 
 
-def upgraded_state(storage: Storage | Path) -> tuple[RepoInfo, list[object], object]:
-    """The state without the time of the migration, the metadata of commits, the configuration.
+def upgraded_state(storage: Storage | Path) -> tuple[RepoInfo, list[object]]:
+    """The state without the time of the migration, and the metadata of commits.
 
     FlexBuffers has several encodings of one number, so values are compared.
     """
     info = read_repo(LocalStorage(str(storage)) if isinstance(storage, Path) else storage)
     newest, *older = info.latest_updates
     updates = (replace(newest, updated_at=0), *older)
-    config = None if info.config is None else decode_flexbuffers(info.config)
     metadata: list[object] = [decode_metadata(one.metadata, 2) for one in info.snapshots]
     snapshots = tuple(replace(one, metadata=None) for one in info.snapshots)
-    state = replace(info, latest_updates=updates, config=None, snapshots=snapshots)
-    return state, metadata, config
+    return replace(info, latest_updates=updates, config=None, snapshots=snapshots), metadata
 
 
-def repo_info(where: Where) -> dict[str, Any]:
-    """The official package's view, without what names the writer and the time."""
+def official_view(where: Where) -> tuple[dict[str, Any], ic.RepositoryConfig | None]:
+    """`inspect_repo_info` without what names the writer and the time, and the configuration."""
     info = open_official(where).inspect_repo_info()
     del info["header"]
     del info["latest_updates"][0]["updated_at"]
-    return info
+    return info, ic.Repository.fetch_config(storage_of(where))

@@ -29,7 +29,7 @@ from tests.official import (
 )
 from tests.official.histories import commit, create
 from tests.upgrade.repositories import (
-    repo_info,
+    official_view,
     small,
     upgrade,
     upgrade_officially,
@@ -81,7 +81,7 @@ def test_equals_the_official_upgrade(repository: Path, tmp_path: Path, icectl: I
     done = icectl("upgrade", "-r", str(ours), "--yes", "--json")
     assert (done.code, done.err) == (0, "")
     assert upgraded_state(ours) == upgraded_state(theirs)
-    assert repo_info(ours) == repo_info(theirs)
+    assert official_view(ours) == official_view(theirs)
     assert not [path for path in (ours / "refs").rglob("*") if path.is_file()]
     assert not (ours / "config.yaml").exists()
     after = read_everything(open_official(ours))
