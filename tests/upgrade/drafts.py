@@ -21,6 +21,9 @@ MESSAGES = ["Repository initialized", "add t", "add y", "add x"]
 T = np.arange(16, dtype="int8").reshape(4, 4)
 X = np.array([7, -300, 300], "int16")
 Y = np.array([5, 6, 7], "int8")
+SCALAR = np.array(42, "int8")
+EMPTY = np.zeros((0, 3), "int8")
+VIRTUAL = np.arange(1, 5, dtype="int8")
 ATTRIBUTES = {"units": "K", "deep": {"list": [1, None, "é"]}}
 
 
@@ -107,9 +110,18 @@ def array(
 
 
 def draft(root: Path, *, header: bool = False, attributes: object = None) -> Path:
-    """Main has /t and /y, the branch dev /t and /x."""
+    """Main has /t, /y and one array of each special kind, the branch dev /t and /x."""
     to = DraftWriter(root, header=header)
     attributes = {"Inline": ATTRIBUTES} if attributes is None else attributes
+    elsewhere = root.with_name(f"{root.name}.virtual")
+    elsewhere.mkdir()
+    (elsewhere / "data").write_bytes(b"head" + VIRTUAL.tobytes() + b"tail")
+    location = {"Absolute": f"file://{elsewhere}/data"}
+    virtual_refs = [
+        ([6, [0]], {"Virtual": {"location": location, "offset": 4, "length": 2}}),
+        ([6, [1]], {"Virtual": [f"file://{elsewhere}/data", 6, 2, {"LastModified": 2**32 - 1}]}),
+    ]
+    more_refs = [([4, []], {"Inline": SCALAR.tobytes()}), *virtual_refs]
     t_refs = [
         ([2, [row, column]], to.chunk(100 + 2 * row + column, T[rows, columns].tobytes()))
         for row, rows in enumerate((slice(0, 2), slice(2, 4)))
@@ -117,7 +129,7 @@ def draft(root: Path, *, header: bool = False, attributes: object = None) -> Pat
     ]
     x_refs = [([3, [0]], to.chunk(110, X.tobytes()))]
     y_refs = [([3, [index]], {"Inline": [int(Y[index])]}) for index in range(3)]
-    for manifest, refs in ((51, t_refs), (52, t_refs + y_refs), (53, t_refs + x_refs)):
+    for manifest, refs in ((51, t_refs), (52, t_refs + y_refs + more_refs), (53, t_refs + x_refs)):
         to.put(f"m/{name_of(number_id(manifest))}", 2, {"chunks": Map(*refs)})
 
     def nodes(manifest: int, *more: dict[str, Any]) -> dict[str, Any]:
@@ -126,7 +138,13 @@ def draft(root: Path, *, header: bool = False, attributes: object = None) -> Pat
 
     to.snapshot([0], {})
     to.snapshot([0, 1], nodes(51))
-    to.snapshot([0, 1, 2], nodes(52, array(3, "/y", array_metadata(Y, [1]), 52, None)))
+    on_main = (
+        array(3, "/y", array_metadata(Y, [1]), 52, None),
+        array(4, "/scalar", array_metadata(SCALAR, []), 52, None),
+        array(5, "/empty", array_metadata(EMPTY, [1, 1]), 52, None),
+        array(6, "/virtual", array_metadata(VIRTUAL, [2]), 52, None),
+    )
+    to.snapshot([0, 1, 2], nodes(52, *on_main))
     to.snapshot([0, 1, 3], nodes(53, array(3, "/x", array_metadata(X, [3]), 53, None)))
     for number, commit in enumerate((0, 1, 2)):
         to.ref(f"r/main/ZZZZZZZ{'ZYX'[number]}.json", commit)

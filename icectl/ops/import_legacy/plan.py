@@ -228,16 +228,18 @@ def _read_snapshots(
     def read(id_: SnapshotId) -> tuple[SnapshotId, _SeenSnapshot | IcectlError]:
         try:
             return id_, _describe_snapshot(source, source.read_snapshot(id_))
-        except (FormatError, UnsupportedError) as error:
+        except FormatError as error:
+            return id_, error.at(source.layout.snapshot(id_))
+        except (UnsupportedError, ObjectNotFoundError) as error:
             return id_, error
 
     ids = source.find_snapshots("")
     results = map_on_threads(read, ids, workers=THREADS, ahead=2 * THREADS)
     for id_, found in progress.count(results, "reading snapshots", len(ids), "snapshots"):
-        if isinstance(found, IcectlError):
-            unreadable[id_] = found
-        else:
+        if isinstance(found, _SeenSnapshot):
             seen[id_] = found
+        elif not isinstance(found, ObjectNotFoundError):  # deleted since it was listed
+            unreadable[id_] = found
     return seen, unreadable
 
 
