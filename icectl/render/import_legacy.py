@@ -22,14 +22,15 @@ def render_import(result: ImportResult) -> Iterator[Block]:
     if result.dropped_settings:
         yield f"settings that do not apply any more: {', '.join(result.dropped_settings)}"
     counts = (
-        format_count(result.num_snapshots, "snapshot"),
+        format_count(result.snapshots, "snapshot"),
         format_count(len(result.branches), "branch", "branches"),
         format_count(len(result.tags), "tag"),
         format_count(len(result.deleted_tags), "deleted tag"),
-        format_count(result.num_manifests, "manifest"),
-        f"{format_count(result.num_chunks, 'chunk')} ({format_size(result.chunk_bytes)})",
+        format_count(result.manifests, "manifest"),
+        f"{format_count(result.chunks, 'chunk')} ({format_size(result.chunk_bytes)})",
     )
     verb = "would be imported" if result.dry_run else "imported"
-    yield f"{result.source} ({result.generation}) {verb} into {result.target}: {', '.join(counts)}"
-    if not result.dry_run and not result.num_written:
+    source = f"{result.source} ({result.from_generation})"
+    yield f"{source} {verb} into {result.location}: {', '.join(counts)}"
+    if not result.dry_run and not result.written_objects:
         yield "Everything was there already; nothing was written."

@@ -105,11 +105,11 @@ def test_the_result_is_sound_and_has_the_same_history(
     planned = imported(icectl, source, target, "--dry-run")
     assert not target.exists() or not files(target)
     result = imported(icectl, source, target)
-    assert planned == result | {"dry_run": True, "num_written": 0}
+    assert planned == result | {"dry_run": True, "written_objects": 0}
     assert files(source) == before
     checked = read(icectl, target, "validate", "--level", "data", "--decode")
     assert checked["findings"] == []
-    assert checked["checked"]["chunks"] == result["num_chunks"] > 0
+    assert checked["checked"]["chunks"] == result["chunks"] > 0
     assert history(icectl, target) == history(icectl, source)
     assert read(icectl, target, "gc", "--older-than", "0s", "--allow-recent", "--dry-run")
     if all(len(name) == 20 for name in _names(source, "snapshots")):
@@ -129,13 +129,13 @@ def _names(root: Path, directory: str) -> set[str]:
 
 def test_a_second_run_changes_nothing(icectl: Icectl, source: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
-    assert imported(icectl, source, target)["num_written"] > 0
+    assert imported(icectl, source, target)["written_objects"] > 0
     before = files(target)
-    assert imported(icectl, source, target)["num_written"] == 0
+    assert imported(icectl, source, target)["written_objects"] == 0
     assert files(target) == before
     lost = next(iter((target / "manifests").iterdir()))
     lost.unlink()
-    assert imported(icectl, source, target)["num_written"] == 1
+    assert imported(icectl, source, target)["written_objects"] == 1
     assert files(target) == before
 
 
@@ -370,11 +370,12 @@ def test_what_is_left_out_is_listed(icectl: Icectl, tmp_path: Path) -> None:
     config = "storage:\n  concurrency: null\nvirtual_chunk_containers: {}\n"
     (source / "config.yaml").write_text(config + "unsafe_overwrite_refs: true\n")
     result = imported(icectl, source, tmp_path / "target")
+    assert result["unreachable_snapshots"] == [str(alphas.NAMES[2])]
     assert [(one["id"], one["message"]) for one in result["detached"]] == [
         (str(alphas.NAMES[2]), alphas.MESSAGES[2])
     ]
     assert result["dropped_settings"] == ["storage", "unsafe_overwrite_refs"]
-    assert (result["num_snapshots"], result["num_chunks"]) == (2, 1)
+    assert (result["snapshots"], result["chunks"]) == (2, 1)
     assert open_official(tmp_path / "target").spec_version == 2
 
 
@@ -457,7 +458,7 @@ def test_between_storages(
     for written in (True, False):
         capsys.readouterr()
         assert run(words, seaweedfs_server.environment) == 0
-        assert bool(json.loads(capsys.readouterr().out)["num_written"]) == written
+        assert bool(json.loads(capsys.readouterr().out)["written_objects"]) == written
     repo = open_official(seaweedfs_server.official_storage(tmp_path.name))
     group = zarr.open_group(repo.readonly_session("main").store, mode="r")
     assert np.array_equal(group["t"][...], T)

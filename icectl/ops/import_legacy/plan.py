@@ -78,20 +78,24 @@ class UnknownCodec:
 @dataclass(frozen=True, slots=True)
 class ImportResult:
     dry_run: bool
+    from_generation: str
+    to_spec_version: int
     source: str
-    target: str
-    generation: str
+    location: str
+    """Of the new repository."""
+    snapshots: int
+    manifests: int
+    chunks: int
+    chunk_bytes: int
     branches: tuple[str, ...]
     tags: tuple[str, ...]
     deleted_tags: tuple[str, ...]
-    num_snapshots: int
-    num_manifests: int
-    num_chunks: int
-    chunk_bytes: int
-    num_written: int
-    """Objects that this run wrote; the others were there already."""
+    written_objects: int
+    """By this run; the others were there already."""
+    unreachable_snapshots: tuple[SnapshotId, ...]
+    """Those that stay in the source only."""
     detached: tuple[DetachedSnapshot, ...]
-    """They stay in the source only."""
+    """The same ones, described."""
     unknown_codecs: tuple[UnknownCodec, ...]
     """Of arrays that zarr-python can only read with a plug-in."""
     dropped_settings: tuple[str, ...]
@@ -146,25 +150,27 @@ class ImportPlan:
             )
         )
 
-    def result(self, num_written: int, *, dry_run: bool) -> ImportResult:
+    def result(self, written_objects: int, *, dry_run: bool) -> ImportResult:
         source = self.source
         return ImportResult(
-            dry_run,
-            source.storage.location,
-            self.target.location,
-            str(source.generation),
-            tuple(sorted(source.branches())),
-            tuple(sorted(source.tags())),
-            source.deleted_tags(),
-            len(self.snapshots),
-            len(self.manifests),
-            len(self.chunks),
-            sum(self.chunks.values()),
-            num_written,
-            self.detached,
-            self.unknown_codecs,
-            find_dropped_settings(read_config(source)),
-            tuple(sorted(find_uncovered(self.config, self.virtual_roots))),
+            dry_run=dry_run,
+            from_generation=str(source.generation),
+            to_spec_version=2,
+            source=source.storage.location,
+            location=self.target.location,
+            snapshots=len(self.snapshots),
+            manifests=len(self.manifests),
+            chunks=len(self.chunks),
+            chunk_bytes=sum(self.chunks.values()),
+            branches=tuple(sorted(source.branches())),
+            tags=tuple(sorted(source.tags())),
+            deleted_tags=source.deleted_tags(),
+            written_objects=written_objects,
+            unreachable_snapshots=tuple(one.id for one in self.detached),
+            detached=self.detached,
+            unknown_codecs=self.unknown_codecs,
+            dropped_settings=find_dropped_settings(read_config(source)),
+            uncovered_virtual_roots=tuple(sorted(find_uncovered(self.config, self.virtual_roots))),
         )
 
 
