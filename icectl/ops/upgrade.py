@@ -6,7 +6,7 @@ it safe to stop anywhere and to start again:
 1. Copy the old files to `upgrade-backup/`.
 2. Create `repo`. From here on, clients of version 2 see the upgraded repository.
 3. Close the branches, main first: a conditional put replaces the content of each file, so that no
-   client of version 1 can commit any more. It fails if one did, and then a new plan starts over.
+   client of version 1 can commit any more. If one did since step 1, a new plan starts over.
 4. Delete the old files: main first, the configuration last.
 
 While main's file exists and `repo` has seen no other operation, a new plan may replace `repo`.
@@ -15,6 +15,7 @@ Later, the old files are only deleted if `repo` has everything that they say.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -38,7 +39,7 @@ from icectl.errors import (
 )
 from icectl.format.config import decode_config_yaml
 from icectl.format.envelope import Generation
-from icectl.format.refs import RefNames, encode_ref, interpret_ref_names
+from icectl.format.refs import RefNames, interpret_ref_names
 from icectl.format.repo import encode_repo
 from icectl.format.values import decode_metadata, encode_flexbuffers, encode_metadata
 from icectl.model.ids import SnapshotId
@@ -76,8 +77,8 @@ from icectl.storage.contract import Storage, VersionedBytes
 
 BACKUP = "upgrade-backup"
 """The directory with copies of the old files; no client looks there."""
-CLOSED = encode_ref(SnapshotId(b"version 2 \xff\xff"))
-"""The content of a closed branch: a snapshot that does not exist, so that every commit conflicts.
+CLOSED = SnapshotId(b"version 2 \xff\xff")
+"""Where the file of a closed branch points: no such snapshot exists, so every commit conflicts.
 
 It must be a valid ref, because clients of version 2 read main's file, too, if it exists.
 """
@@ -198,7 +199,7 @@ def plan_upgrade(
         # A repository that was created with version 2, and files that are not ours to judge.
         return replace(finished, files={})
     if branch_file(DEFAULT_BRANCH) in files and current.latest_updates[0].update_type == MIGRATED:
-        plan = _plan_state(repository, files, options, progress, current)
+        plan = _plan_state(repository, files, options, progress)
         assert plan.state is not None
         if replace(current, latest_updates=current.latest_updates[1:]) == plan.state:
             return replace(plan, state=None, current=current)
@@ -224,22 +225,37 @@ def _ref_names(files: OldFiles) -> RefNames:
 
 
 def _read_targets(
-    files: OldFiles, names: RefNames, closed: Mapping[str, SnapshotId]
+    files: OldFiles, names: RefNames
 ) -> tuple[dict[str, SnapshotId], dict[str, SnapshotId], dict[str, SnapshotId]]:
-    """The branches, tags and deleted tags; those that are `closed` have their targets in `repo`."""
-    branches = {
-        name: closed[name] if files[path] == CLOSED else decode_ref_file(files[path], path)
-        for name, path in names.branches.items()
-        if files[path] != CLOSED or name in closed
-    }
-    tags = {name: decode_ref_file(files[path], path) for name, path in names.tags.items()}
+    """The branches, tags and deleted tags."""
+    branches = {name: _read_target(files, path) for name, path in names.branches.items()}
+    tags = {name: _read_target(files, path) for name, path in names.tags.items()}
     deleted = {}
     for name in names.deleted_tags:
         path = tag_file(name)
         with suppress(FormatError):  # nobody needs it any more
             if path in files:
-                deleted[name] = decode_ref_file(files[path], path)
+                deleted[name] = _read_target(files, path)
     return branches, tags, deleted
+
+
+def _read_target(files: OldFiles, path: str) -> SnapshotId:
+    return decode_ref_file(_opened(files[path]), path)
+
+
+def _closed(data: bytes) -> bytes:
+    """The content of a branch that is closed; it still says where the branch pointed."""
+    if _opened(data) != data:
+        return data
+    return json.dumps({"snapshot": str(CLOSED), "closed_at": data.decode()}).encode()
+
+
+def _opened(data: bytes) -> bytes:
+    """The content of a ref file before it was closed."""
+    if str(CLOSED).encode() not in data:
+        return data
+    before: str = json.loads(data)["closed_at"]
+    return before.encode()
 
 
 def _plan_state(
@@ -247,15 +263,13 @@ def _plan_state(
     files: OldFiles,
     options: UpgradeOptions,
     progress: Progress,
-    current: RepoInfo | None = None,
 ) -> UpgradePlan:
     """The plan for a state that is not written yet, or that nobody has used."""
     names = _ref_names(files)
     for name, path in names.branches.items():
         if path != branch_file(name):
             raise UnsupportedError(f"{path} is a file of an older generation than spec version 1")
-    closed = {} if current is None else {ref.name: ref.snapshot_id for ref in current.branches}
-    branches, tags, deleted_tags = _read_targets(files, names, closed)
+    branches, tags, deleted_tags = _read_targets(files, names)
     raise_first(
         check_main(branches, branch_file(DEFAULT_BRANCH)),
         hint=Remedy("create-branch", {"branch": DEFAULT_BRANCH}),
@@ -378,7 +392,7 @@ def _check_covered(plan: UpgradePlan, migrated: RepoInfo) -> None:
     """`ConflictError` if an old file says something that never came into `repo`."""
     assert plan.current is not None
     files, names = plan.files, plan.names
-    branches, tags, _ = _read_targets(files, names, {})
+    branches, tags, _ = _read_targets(files, names)
     past, now = state_of(migrated), state_of(plan.current)
     for kind, targets, before, after in (
         ("branch", branches, past.branches, now.branches),
@@ -453,44 +467,44 @@ def _write_state(storage: Storage, plan: UpgradePlan) -> bool:
 
 def _copy_aside(storage: Storage, files: OldFiles) -> None:
     def copy(path: str) -> None:
-        place = f"{BACKUP}/{path}"
+        place, data = f"{BACKUP}/{path}", _opened(files[path])
         try:
-            storage.put_if_absent(place, files[path])
+            storage.put_if_absent(place, data)
         except PreconditionFailedError:
             found = storage.read_versioned(place)
-            if found.data != files[path]:
-                storage.put_if_match(place, files[path], found.version)
+            if found.data != data:
+                storage.put_if_match(place, data, found.version)
 
-    _on_threads(copy, [path for path, data in files.items() if data != CLOSED])
+    _on_threads(copy, files)
 
 
 def _close_branches(storage: Storage, plan: UpgradePlan) -> bool:
-    """Keep clients of version 1 from committing; False if one has changed something."""
-    if read_old_files(storage) != plan.files:
-        return False
+    """Keep clients of version 1 from committing; False if one has changed something before."""
 
     def close(path: str) -> bool:
-        try:
-            found = storage.read_versioned(path)
-            if found.data == CLOSED:
+        for _ in range(MAX_ATTEMPTS):
+            try:
+                found = storage.read_versioned(path)
+                if (closed := _closed(found.data)) != found.data:
+                    storage.put_if_match(path, closed, found.version)
                 return True
-            if found.data != plan.files[path]:
-                return False
-            storage.put_if_match(path, CLOSED, found.version)
-        except (ObjectNotFoundError, PreconditionFailedError):
-            return False
-        return True
+            except PreconditionFailedError:
+                continue  # a commit was faster
+            except ObjectNotFoundError:
+                break
+        return False
 
     main = branch_file(DEFAULT_BRANCH)
     paths = [*plan.names.branches.values()]
-    return (main not in paths or close(main)) and all(
-        _on_threads(close, [path for path in paths if path != main])
-    )
+    is_closed = main not in paths or close(main)
+    return is_closed and all(_on_threads(close, [path for path in paths if path != main]))
 
 
 def _delete_old_files(storage: Storage, plan: UpgradePlan) -> None:
     """Main first and the configuration last; stop if a client of version 1 changed something."""
-    files = {**plan.files, **dict.fromkeys(plan.names.branches.values(), CLOSED)}
+    files = dict(plan.files)
+    for path in plan.names.branches.values():
+        files[path] = _closed(files[path])
     *refs, last = plan.old_paths
     for batch in (refs[:1], refs[1:], [last]):
         if batch and read_old_files(storage) != files:

@@ -202,7 +202,7 @@ def test_a_commit_of_version_2_before_the_end(original: Path, tmp_path: Path) ->
     path = copied(original, tmp_path / "repo")
     with pytest.raises(StorageError):
         upgrade(faulty(path, before=fail_once("delete_many")))
-    assert (path / "refs/branch.main/ref.json").read_bytes() == CLOSED
+    assert str(CLOSED) in (path / "refs/branch.main/ref.json").read_text()
     with commit(open_official(path), "new client") as root:
         root.attrs["new"] = True
     assert upgrade(path).resumed
