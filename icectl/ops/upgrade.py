@@ -44,11 +44,8 @@ from icectl.format.repo import encode_repo
 from icectl.format.values import decode_metadata, encode_flexbuffers, encode_metadata
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
-    Availability,
-    Ref,
     RepoInfo,
     RepoMigratedUpdate,
-    RepoStatus,
     SnapshotInfo,
     Update,
 )
@@ -70,7 +67,7 @@ from icectl.repository.ops_log import (
 )
 from icectl.repository.ref_files import branch_file, decode_ref_file, tag_file
 from icectl.repository.repository import Repository
-from icectl.repository.synthetic_log import synthetic_log
+from icectl.repository.synthetic_log import migrated_state
 from icectl.repository.update import put_back
 from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import Storage, VersionedBytes
@@ -292,17 +289,8 @@ def _plan_state(
         info if info.parent_id is None or info.parent_id in kept else replace(info, parent_id=root)
         for _, info in sorted(kept.items())
     )
-    state = RepoInfo(
-        spec_version=2,
-        tags=_refs(tags),
-        branches=_refs(branches),
-        deleted_tags=tuple(sorted(names.deleted_tags, key=str.encode)),
-        snapshots=snapshots,
-        status=RepoStatus(Availability.ONLINE, infos[root].flushed_at),
-        metadata=(),
-        latest_updates=synthetic_log(snapshots, branches, tags, deleted_tags),
-        config=_encode_config(files),
-    )
+    config = _encode_config(files)
+    state = migrated_state(snapshots, branches, tags, deleted_tags, names.deleted_tags, config)
     detached = [
         DetachedSnapshot(id_, info.flushed_at, info.message)
         for id_, info in infos.items()
@@ -354,11 +342,6 @@ def _read_info(repository: Repository, snapshot_id: SnapshotId, data: bytes) -> 
         )
     except FormatError as error:
         raise error.at(STANDARD.snapshot(snapshot_id)) from None
-
-
-def _refs(targets: Mapping[str, SnapshotId]) -> tuple[Ref, ...]:
-    names = sorted(targets, key=str.encode)
-    return tuple(Ref(name, targets[name]) for name in names)
 
 
 def _decode_old_config(files: OldFiles) -> dict[str, object]:

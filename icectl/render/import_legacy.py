@@ -15,8 +15,8 @@ def render_import(result: ImportResult) -> Iterator[Block]:
         yield from detached_table(result.detached)
         yield "They are not part of the new repository."
         yield ""
-    for codec in result.unknown_codecs:
-        yield f"{codec.path} has the codec {codec.codec}, which needs a plug-in for zarr"
+    for codec, arrays in result.unknown_codecs.items():
+        yield f"the codec {codec} needs a plug-in for zarr: {', '.join(arrays)}"
     for root in result.uncovered_virtual_roots:
         yield f"virtual chunks in {root} need a virtual chunk container in the configuration"
     if result.dropped_settings:

@@ -390,10 +390,7 @@ def test_unknown_codecs_are_listed(
     monkeypatch.setattr(alphas, "array", array)
     source = alphas.alpha_15(tmp_path / "source")
     result = imported(icectl, source, tmp_path / "target")
-    assert result["unknown_codecs"] == [
-        {"path": "/big", "codec": "secret"},
-        {"path": "/small", "codec": "secret"},
-    ]
+    assert result["unknown_codecs"] == {"secret": ["/big", "/small"]}
     target = open_official(tmp_path / "target").readonly_session("main").store
     assert "big/c/0/0" in _keys(target)
 

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 import numpy as np
 from numpy.typing import NDArray
 
+from icectl.checks.manifest import Extents
 from icectl.format.config import Variant
 from icectl.format.manifest import decode_locations
 from icectl.format.values import decode_metadata, encode_metadata
@@ -37,8 +38,6 @@ Id = TypeVar("Id", bound=ObjectId)
 Readers = Mapping[NodeId, Mapping[NodeId, int]]
 """The node ids in a manifest: which nodes look up references under each, and the number of
 dimensions of these nodes."""
-
-Extents = tuple[ChunkIndexRange, ...]
 
 KNOWN_CODECS = re.compile(
     "bytes|transpose|gzip|zstd|blosc|crc32c|sharding_indexed|vlen-utf8|vlen-bytes|numcodecs[.].*"

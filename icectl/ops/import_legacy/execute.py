@@ -17,6 +17,7 @@ from icectl.format.snapshot import encode_snapshot
 from icectl.format.transaction_log import encode_transaction_log
 from icectl.model.ids import ChunkId, ManifestId, SnapshotId
 from icectl.model.manifest import Manifest
+from icectl.model.repo import Update
 from icectl.model.snapshot import Snapshot
 from icectl.ops.import_legacy.convert import (
     ManifestFile,
@@ -34,6 +35,7 @@ from icectl.ops.import_legacy.plan import (
     plan_import,
 )
 from icectl.ops.repair.logs import derive_log
+from icectl.ops.upgrade import MIGRATED
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
 from icectl.repository.clock import read_write_time
@@ -144,8 +146,11 @@ class _Import:
         return encode_transaction_log(derive_log(self, fit_id(snapshot_id), before, after))
 
     def _write_repo(self) -> None:
-        data = encode_repo(describe_repo(self.plan, read_write_time(self.target)))
+        state = describe_repo(self.plan)
+        now = max(read_write_time(self.target), state.latest_updates[0].updated_at + 1)
+        updates = (Update(MIGRATED, now), *state.latest_updates)
         try:
+            data = encode_repo(replace(state, latest_updates=updates))
             self.target.put_if_absent(REPO_PATH, data)
         except PreconditionFailedError:
             raise RefusedError(

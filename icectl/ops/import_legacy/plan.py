@@ -33,12 +33,8 @@ from icectl.format.values import encode_flexbuffers
 from icectl.model.ids import ChunkId, ManifestId, NodeId, ObjectId, SnapshotId
 from icectl.model.manifest import ArrayManifest, Manifest, RefKind
 from icectl.model.repo import (
-    Availability,
-    Ref,
     RepoInfo,
-    RepoStatus,
     SnapshotInfo,
-    Update,
 )
 from icectl.model.snapshot import ArrayNodeData, Snapshot
 from icectl.ops.import_legacy.convert import (
@@ -52,7 +48,7 @@ from icectl.ops.import_legacy.convert import (
     fit_id,
     readable_arrays,
 )
-from icectl.ops.upgrade import MIGRATED, DetachedSnapshot
+from icectl.ops.upgrade import DetachedSnapshot
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
 from icectl.repository.config import read_config
@@ -62,17 +58,11 @@ from icectl.repository.initialize import check_not_bucket_root
 from icectl.repository.ops_log import REPO_PATH, decode_repo_at
 from icectl.repository.ref_files import decode_ref_file, tag_file
 from icectl.repository.repository import Repository
-from icectl.repository.synthetic_log import synthetic_log
+from icectl.repository.synthetic_log import migrated_state
 from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import Storage
 
 THREADS = 16
-
-
-@dataclass(frozen=True, slots=True)
-class UnknownCodec:
-    path: str
-    codec: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +86,8 @@ class ImportResult:
     """Those that stay in the source only."""
     detached: tuple[DetachedSnapshot, ...]
     """The same ones, described."""
-    unknown_codecs: tuple[UnknownCodec, ...]
-    """Of arrays that zarr-python can only read with a plug-in."""
+    unknown_codecs: Mapping[str, tuple[str, ...]]
+    """Those that zarr-python needs a plug-in for, with the arrays."""
     dropped_settings: tuple[str, ...]
     """Of the configuration."""
     uncovered_virtual_roots: tuple[str, ...]
@@ -111,6 +101,7 @@ class _SeenSnapshot:
     readers: frozenset[tuple[ManifestId, NodeId, NodeId, int]] = frozenset()
     """The manifest, the node in it, the node's new id, and its number of dimensions."""
     codecs: frozenset[tuple[str, str]] = frozenset()
+    """Unknown ones, each with the path of an array."""
 
 
 @dataclass(frozen=True)
@@ -122,7 +113,7 @@ class ImportPlan:
     manifests: Mapping[ManifestId, Mapping[NodeId, Mapping[NodeId, int]]]
     """With the nodes that read references from it; empty for spec version 1."""
     detached: tuple[DetachedSnapshot, ...]
-    unknown_codecs: tuple[UnknownCodec, ...]
+    unknown_codecs: Mapping[str, tuple[str, ...]]
     chunks: Mapping[ChunkId, int] = field(default_factory=dict)
     """With the size of the file."""
     virtual_roots: frozenset[str] = frozenset()
@@ -206,7 +197,7 @@ def plan_import(source: Repository, target: Storage, progress: Progress) -> Impo
         {id_: seen[id_].info for id_ in reachable},
         manifests,
         tuple(_detached(seen, unreadable, reachable)),
-        tuple(UnknownCodec(*one) for one in sorted({*_codecs(seen, reachable)})),
+        _unknown_codecs(seen[id_] for id_ in reachable),
     )
     references = _read_references(plan, progress)
     plan = replace(
@@ -217,11 +208,11 @@ def plan_import(source: Repository, target: Storage, progress: Progress) -> Impo
     return replace(plan, found=_check_target(plan))
 
 
-def _codecs(
-    seen: Mapping[SnapshotId, _SeenSnapshot], reachable: Iterable[SnapshotId]
-) -> Iterator[tuple[str, str]]:
-    for id_ in reachable:
-        yield from seen[id_].codecs
+def _unknown_codecs(snapshots: Iterable[_SeenSnapshot]) -> dict[str, tuple[str, ...]]:
+    arrays: dict[str, tuple[str, ...]] = {}
+    for codec, path in sorted({one for snapshot in snapshots for one in snapshot.codecs}):
+        arrays[codec] = (*arrays.get(codec, ()), path)
+    return arrays
 
 
 def _read_snapshots(
@@ -264,7 +255,7 @@ def _describe_snapshot(source: Repository, snapshot: Snapshot) -> _SeenSnapshot:
             dimensions = len(node.node_data.shape)
             for ref in node.node_data.manifests:
                 readers.add((ref.object_id, node.id, convert_node_id(node), dimensions))
-            codecs |= {(node.path, name) for name in find_unknown_codecs(document["codecs"])}
+            codecs |= {(name, node.path) for name in find_unknown_codecs(document["codecs"])}
     if lacks_attributes:
         _refuse_attribute_files(source, snapshot.id)
     manifests = frozenset(reader[0] for reader in readers)
@@ -392,7 +383,7 @@ def _check_target(plan: ImportPlan) -> dict[str, int]:
     if REPO_PATH in found:
         theirs, ours = (
             decode_repo_at(plan.target.read(REPO_PATH), REPO_PATH),
-            describe_repo(plan, 0),
+            describe_repo(plan),
         )
         for name in ("branches", "tags", "deleted_tags", "snapshots", "config"):
             if getattr(theirs, name) != getattr(ours, name):
@@ -404,28 +395,17 @@ def _check_target(plan: ImportPlan) -> dict[str, int]:
     return found
 
 
-def describe_repo(plan: ImportPlan, now: int) -> RepoInfo:
+def describe_repo(plan: ImportPlan) -> RepoInfo:
+    """The new state, without the entry of the ops log for the import itself."""
     source = plan.source
-    snapshots = tuple(sorted(map(convert_info, plan.snapshots.values()), key=lambda one: one.id))
-    branches = {name: fit_id(id_) for name, id_ in source.branches().items()}
-    tags = {name: fit_id(id_) for name, id_ in source.tags().items()}
-    past = synthetic_log(snapshots, branches, tags, _read_deleted_tags(source))
-    now = max(now, past[0].updated_at + 1)
-    return RepoInfo(
-        spec_version=2,
-        tags=_refs(tags),
-        branches=_refs(branches),
-        deleted_tags=tuple(sorted(source.deleted_tags(), key=str.encode)),
-        snapshots=snapshots,
-        status=RepoStatus(Availability.ONLINE, now),
-        metadata=(),
-        latest_updates=(Update(MIGRATED, now), *past),
-        config=encode_flexbuffers(plan.config) if plan.config else None,
+    return migrated_state(
+        tuple(sorted(map(convert_info, plan.snapshots.values()), key=lambda one: one.id)),
+        {name: fit_id(id_) for name, id_ in source.branches().items()},
+        {name: fit_id(id_) for name, id_ in source.tags().items()},
+        _read_deleted_tags(source),
+        source.deleted_tags(),
+        encode_flexbuffers(plan.config) if plan.config else None,
     )
-
-
-def _refs(targets: Mapping[str, SnapshotId]) -> tuple[Ref, ...]:
-    return tuple(Ref(name, targets[name]) for name in sorted(targets, key=str.encode))
 
 
 def _read_deleted_tags(source: Repository) -> dict[str, SnapshotId]:
