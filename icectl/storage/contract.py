@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 
 COLUMNS_BATCH = 1000
 READS_IN_FLIGHT = 128
+WRITES_IN_FLIGHT = 64
+
+Outcome = tuple[str, StorageError | None]
+"""A path, and why it failed; None if it did not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +220,32 @@ class Storage(ABC):
         metadata: Mapping[str, str] | None,
     ) -> Version:
         """Write the object if it is at `expected`, or create it if that is None."""
+
+    @abstractmethod
+    def write_many(
+        self, items: Iterable[tuple[str, bytes]], *, concurrency: int = WRITES_IN_FLIGHT
+    ) -> Iterator[Outcome]:
+        """Write objects, replacing those that exist, and yield the outcome of each, in any order.
+
+        Readers see an object in full or not at all. The items are consumed lazily, and the bytes
+        in flight are bounded. Only for names that nobody else writes with other bytes.
+        """
+
+    def can_copy_from(self, source: Storage) -> bool:
+        """Return whether `copy_from` can copy without moving the bytes through this process."""
+        return False
+
+    def copy_from(
+        self, source: Storage, paths: Iterable[str], *, concurrency: int = WRITES_IN_FLIGHT
+    ) -> Iterator[Outcome]:
+        """Copy objects from the same paths of another storage, with the outcomes of `write_many`.
+
+        A missing object is an `ObjectNotFoundError`.
+        """
+        raise NotImplementedError
+
+    def sync(self) -> None:  # noqa: B027 -- object stores have nothing to do
+        """Wait until everything that `write_many` and `copy_from` wrote survives a power cut."""
 
     @abstractmethod
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:

@@ -21,7 +21,7 @@ from uuid import uuid4
 from icectl.errors import RefusedError, Remedy, StorageError
 from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.fsspec_driver import AnsweredPage, FsspecStore
-from icectl.storage.object_store import Access, ObjectHead, Postponed
+from icectl.storage.object_store import ANY_VERSION, Access, ObjectHead, Postponed
 from icectl.storage.open import is_private_connection
 from icectl.storage.paths import check_size
 from icectl.storage.retry import CONNECT_TIMEOUT, READ_TIMEOUT, RequestFailure, reason_of
@@ -157,14 +157,14 @@ class GcsStorage(FsspecStore):
             f"{description}\r\n"
             f"--{boundary}\r\nContent-Type: application/octet-stream\r\n\r\n"
         ).encode() + data
+        condition = {"ifGenerationMatch": "0" if expected is None else expected.token}
+        if expected == ANY_VERSION:
+            condition = {}
         _, answer = self._await(
             self._call(
                 "POST",
                 f"/upload{self._objects}",
-                {
-                    "uploadType": "multipart",
-                    "ifGenerationMatch": "0" if expected is None else expected.token,
-                },
+                {"uploadType": "multipart", **condition},
                 headers={"Content-Type": f'multipart/related; boundary="{boundary}"'},
                 data=body + f"\r\n--{boundary}--\r\n".encode(),
             )

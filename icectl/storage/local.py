@@ -15,10 +15,11 @@ import logging
 import os
 import stat
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from hashlib import sha256
 from pathlib import Path
+from typing import TypeVar
 
 from icectl.errors import ObjectNotFoundError, PreconditionFailedError, StorageError
 from icectl.storage.beneath import READABLE, Beneath
@@ -28,15 +29,25 @@ from icectl.storage.contract import (
     ListedColumns,
     ListingShard,
     ObjectInfo,
+    Outcome,
     Storage,
     Version,
     VersionedBytes,
+)
+from icectl.storage.local_writes import (
+    BATCH_FILES,
+    FileWriter,
+    copy_bytes,
+    in_sized_batches,
+    write_bytes,
 )
 from icectl.storage.lock import locked
 from icectl.storage.paths import PRIVATE_PREFIX, check_path, check_prefix, join_path
 from icectl.storage.publish import exists, publish, write_temporary
 
 logger = logging.getLogger(__name__)
+
+Item = TypeVar("Item")
 
 THREADS = 8
 FEW_READS = 16
@@ -216,6 +227,70 @@ class LocalStorage(Storage):
             for name in self._directories(parent, batch):
                 if any(self.list(join_path(parent, name), with_info=False)):
                     yield name
+
+    def write_many(
+        self, items: Iterable[tuple[str, bytes]], *, concurrency: int = THREADS
+    ) -> Iterator[Outcome]:
+        def fill(data: bytes) -> Callable[[int], None]:
+            return lambda file: write_bytes(file, data)
+
+        def write(batch: Sequence[tuple[str, bytes]]) -> Sequence[Outcome]:
+            return self._write_batch((path, fill(data)) for path, data in batch)
+
+        yield from self._write_batches(write, in_sized_batches(items), concurrency)
+
+    def can_copy_from(self, source: Storage) -> bool:
+        return isinstance(source, LocalStorage)
+
+    def copy_from(
+        self, source: Storage, paths: Iterable[str], *, concurrency: int = THREADS
+    ) -> Iterator[Outcome]:
+        assert isinstance(source, LocalStorage)
+        origin = source
+
+        def fill(path: str) -> Callable[[int], None]:
+            def copy(file: int) -> None:
+                with origin._failures(path, "read"):
+                    found, _ = origin._beneath.open_file_at(check_path(path))
+                try:
+                    copy_bytes(found, file)
+                finally:
+                    os.close(found)
+
+            return copy
+
+        def write(batch: Sequence[str]) -> Sequence[Outcome]:
+            return self._write_batch((path, fill(path)) for path in batch)
+
+        yield from self._write_batches(write, in_batches(paths, BATCH_FILES), concurrency)
+
+    def _write_batches(
+        self,
+        write: Callable[[Item], Sequence[Outcome]],
+        batches: Iterable[Item],
+        concurrency: int,
+    ) -> Iterator[Outcome]:
+        workers = max(1, min(concurrency, THREADS))
+        for outcomes in map_on_threads(write, batches, workers=workers, ahead=workers + 1):
+            yield from outcomes
+
+    def _write_batch(self, files: Iterable[tuple[str, Callable[[int], None]]]) -> Sequence[Outcome]:
+        outcomes: list[Outcome] = []
+        with self._failures("", "written"):
+            _make_directory(self._root)
+        with FileWriter(self._beneath) as writer:
+            for path, fill in files:
+                try:
+                    with self._failures(path, "written"):
+                        writer.write(path, fill)
+                except StorageError as error:
+                    outcomes.append((path, error))
+                else:
+                    outcomes.append((path, None))
+        return outcomes
+
+    def sync(self) -> None:
+        os.sync()
 
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
         batches = map_on_threads(

@@ -15,8 +15,10 @@ from itertools import count
 from icectl.errors import ObjectNotFoundError, PreconditionFailedError, StorageError
 from icectl.storage.contract import (
     WHOLE_DIRECTORY,
+    WRITES_IN_FLIGHT,
     ListingShard,
     ObjectInfo,
+    Outcome,
     Storage,
     Version,
     VersionedBytes,
@@ -117,9 +119,20 @@ class MemoryStorage(Storage):
             found = self._objects.get(path)
             if (found.version if found else None) != expected:
                 raise PreconditionFailedError(path)
-            version = Version(str(next(_generations)))
-            self._objects[path] = _Object(bytes(data), version, _creation_time(self.read_clock()))
+            return self._store(path, data)
+
+    def _store(self, path: str, data: bytes) -> Version:
+        version = Version(str(next(_generations)))
+        self._objects[path] = _Object(bytes(data), version, _creation_time(self.read_clock()))
         return version
+
+    def write_many(
+        self, items: Iterable[tuple[str, bytes]], *, concurrency: int = WRITES_IN_FLIGHT
+    ) -> Iterator[Outcome]:
+        for path, data in items:
+            with _lock:
+                self._store(check_path(path), data)
+            yield path, None
 
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
         for path in paths:

@@ -32,9 +32,11 @@ from icectl.storage.congestion import Congestion
 from icectl.storage.contract import (
     READS_IN_FLIGHT,
     WHOLE_DIRECTORY,
+    WRITES_IN_FLIGHT,
     ListedColumns,
     ListingShard,
     ObjectInfo,
+    Outcome,
     Storage,
     Version,
     VersionedBytes,
@@ -64,6 +66,8 @@ THREADS = 192
 """More than the reads in flight: listings go on beside them."""
 BYTES_IN_FLIGHT = 256 << 20
 """Of `read_many`: what was read and not yet taken, unless one object alone has more."""
+ANY_VERSION = Version("*")
+"""For a put that replaces whatever is there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +174,10 @@ class ObjectStore(Storage):
     def _put_object(
         self, key: str, data: bytes, expected: Version | None, metadata: Mapping[str, str]
     ) -> Version:
-        """Replace the object at version `expected`, or create it if that is None."""
+        """Replace the object at version `expected`, or create it if that is None.
+
+        `ANY_VERSION` replaces or creates it.
+        """
 
     @abstractmethod
     def _delete_objects(self, keys: Seq[str]) -> Mapping[str, RequestFailure]:
@@ -385,6 +392,31 @@ class ObjectStore(Storage):
                 return head.version
         raise PreconditionFailedError(path)
 
+    def write_many(
+        self, items: Iterable[tuple[str, bytes]], *, concurrency: int = WRITES_IN_FLIGHT
+    ) -> Iterator[Outcome]:
+        budget = _ByteBudget(BYTES_IN_FLIGHT, concurrency)
+
+        def submit(item: tuple[str, bytes]) -> Future[Outcome]:
+            path, data = item
+            budget.observe(len(data))
+            return self._submit(
+                lambda: self._outcome(
+                    path,
+                    lambda key: self._requests._put_object(key, data, ANY_VERSION, {}),
+                )
+            )
+
+        return map_bounded(submit, items, ahead=budget.find_bound)
+
+    def _outcome(self, path: str, attempt: Callable[[str], object]) -> Outcome:
+        try:
+            key = self._key(path)
+            self._request(path, lambda: attempt(key))
+        except StorageError as error:
+            return path, error
+        return path, None
+
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
         return self._deletes.send(
             lambda batch: self._submit(lambda: self._delete_batch(batch)),
@@ -523,11 +555,16 @@ class _ByteBudget:
 
     def take(self, size: int) -> None:
         """Reserve bytes; raise `Postponed` if they do not fit beside those of other objects."""
+        self.observe(size)
         with self._lock:
-            self._typical += (size - self._typical) / 8
             if self._taken and self._taken + size > self._most:
                 raise Postponed
             self._taken += size
+
+    def observe(self, size: int) -> None:
+        """Expect other objects to be about as large."""
+        with self._lock:
+            self._typical += (size - self._typical) / 8
 
     def give_back(self, size: int) -> None:
         with self._lock:

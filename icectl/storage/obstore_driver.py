@@ -13,16 +13,30 @@ import os
 import re
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from concurrent.futures import wait
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from icectl.errors import StorageError
-from icectl.storage.bounded import map_on_threads
-from icectl.storage.contract import ListingShard, Version, VersionedBytes
-from icectl.storage.object_store import ListedPage, ObjectHead, ObjectStore, PerProcess
+from icectl.storage.bounded import map_bounded, map_on_threads
+from icectl.storage.contract import (
+    WRITES_IN_FLIGHT,
+    ListingShard,
+    Outcome,
+    Storage,
+    Version,
+    VersionedBytes,
+)
+from icectl.storage.object_store import (
+    ANY_VERSION,
+    ListedPage,
+    ObjectHead,
+    ObjectStore,
+    PerProcess,
+)
 from icectl.storage.paths import check_size
 from icectl.storage.retry import (
     CONNECT_TIMEOUT,
@@ -81,6 +95,7 @@ def client_options(endpoint_url: str, *, read_timeout: float = READ_TIMEOUT) -> 
 
 class ObstoreStorage(ObjectStore):
     fallback: ObjectStore | None = None
+    copies_on_server: ClassVar[bool] = True
     _is_left_to_fallback = False
     _probe_brings_time = False
     """Whether the answer to `_probe_conditions` sets the clock."""
@@ -185,7 +200,9 @@ class ObstoreStorage(ObjectStore):
         store = self._client
         if len(data) > SLOW_PUT_BYTES:
             store = self._slow_connection.get(lambda: self._make_store(SLOW_PUT_TIMEOUT))
-        mode = "create" if expected is None else self._condition(expected)
+        mode: Any = "create" if expected is None else "overwrite"
+        if expected not in (None, ANY_VERSION):
+            mode = self._condition(expected)
         attributes = {"Content-Type": "application/octet-stream", **metadata}
         answer = self._call(
             "put",
@@ -193,6 +210,31 @@ class ObstoreStorage(ObjectStore):
             lambda: store.put(key, data, mode=mode, attributes=attributes, use_multipart=False),
         )
         return self._version(answer)
+
+    def can_copy_from(self, source: Storage) -> bool:
+        # The library copies within a bucket.
+        return (
+            self.copies_on_server
+            and isinstance(source, ObstoreStorage)
+            and (source.scheme, source._bucket) == (self.scheme, self._bucket)
+            and source.access == self.access
+            and self._requests is self
+        )
+
+    def copy_from(
+        self, source: Storage, paths: Iterable[str], *, concurrency: int = WRITES_IN_FLIGHT
+    ) -> Iterator[Outcome]:
+        assert isinstance(source, ObstoreStorage)
+
+        def copy_one(path: str, key: str) -> None:
+            origin = source._key(path)
+            self._call("copy", key, lambda: self._client.copy(origin, key, overwrite=True))
+
+        return map_bounded(
+            lambda path: self._submit(lambda: self._outcome(path, partial(copy_one, path))),
+            paths,
+            ahead=concurrency,
+        )
 
     def _delete_objects(self, keys: Seq[str]) -> Mapping[str, RequestFailure]:
         store = self._client

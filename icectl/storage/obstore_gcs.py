@@ -33,6 +33,8 @@ NATIVE = {"service_account": "service_account", "authorized_user": "application_
 
 
 class ObstoreGcs(ObstoreStorage):
+    copies_on_server = False
+    """The library uses the XML interface; a server without it may write an empty object."""
     scheme = "gs"
     permission_hint = Remedy("check-google-credentials")
     deletes_per_request = 1

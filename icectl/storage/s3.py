@@ -22,7 +22,7 @@ from icectl.errors import RefusedError, Remedy, StorageError
 from icectl.storage.aws import invalid_region, unusable_settings
 from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.fsspec_driver import AnsweredPage, FsspecStore
-from icectl.storage.object_store import Access, ObjectHead, Postponed
+from icectl.storage.object_store import ANY_VERSION, Access, ObjectHead, Postponed
 from icectl.storage.paths import check_size
 from icectl.storage.retry import (
     CONNECT_TIMEOUT,
@@ -189,6 +189,8 @@ class S3Storage(FsspecStore):
         self, key: str, data: bytes, expected: Version | None, metadata: Mapping[str, str]
     ) -> Version:
         condition = {"IfNoneMatch": "*"} if expected is None else {"IfMatch": expected.token}
+        if expected == ANY_VERSION:
+            condition = {}
         response = self._await(
             self._call("put_object", Key=key, Body=data, Metadata=dict(metadata), **condition)
         )

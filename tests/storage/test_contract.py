@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -16,7 +17,7 @@ from icectl.model.ids import ALPHABET
 from icectl.storage import sharded_listing
 from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard, Storage, Version
 from icectl.storage.sharded_listing import list_columns_sharded, plan_listing_shards, plan_rest
-from tests.storage.conftest import HONEST, backends
+from tests.storage.conftest import HONEST, Backend, backends
 
 ODD_NAMES = (
     "!bang", "0", "00", "1", "10", "A", "A0", "AZ", "Z", "ZZ", "ZZZZ", "a-lower", "with space",
@@ -331,3 +332,47 @@ class TestTravelling:
         version = storage.put_if_absent("a", b"1")
         storage.put_if_match("a", b"2", Version(version.token))
         assert storage.read("a") == b"2"
+
+
+class TestWritingMany:
+    def test_each_object_is_written_or_replaced(self, storage: Storage) -> None:
+        storage.put_if_absent("chunks/1", b"old and longer")
+        items = {f"chunks/{number}": str(number).encode() * number for number in range(200)}
+        assert dict(storage.write_many(iter(items.items()), concurrency=7)) == dict.fromkeys(items)
+        assert dict(storage.read_many(items)) == items
+        assert paths_of(storage) == sorted(items)
+        storage.sync()
+
+    def test_items_are_consumed_lazily(self, storage: Storage) -> None:
+        taken = 0
+
+        def items() -> Iterator[tuple[str, bytes]]:
+            nonlocal taken
+            for taken in range(1, 5001):
+                yield f"chunks/{taken}", b"x"
+
+        outcomes = storage.write_many(items(), concurrency=2)
+        next(outcomes)
+        outcomes.close()  # type: ignore[attr-defined]
+        assert taken < 2500
+
+    def test_an_invalid_path_is_an_outcome(self, storage: Storage) -> None:
+        if storage.location.startswith("memory"):
+            pytest.skip("it has no such paths")
+        outcomes = dict(storage.write_many([("chunks/A", b"1"), ("chunks/../B", b"2")]))
+        assert outcomes["chunks/A"] is None
+        assert isinstance(outcomes["chunks/../B"], StorageError)
+
+    def test_copying_within_one_storage(self, backend: Backend) -> None:
+        source, target = backend.open(), replace(backend, location=f"{backend.location}-2").open()
+        if not target.can_copy_from(source):
+            pytest.skip("it does not copy by itself")
+        items = {f"chunks/{number}": bytes([number]) * number for number in range(100)}
+        put_all(target, ["chunks/7"], b"old")
+        for path, data in items.items():
+            source.put_if_absent(path, data)
+        outcomes = dict(target.copy_from(source, [*items, "chunks/none"], concurrency=5))
+        assert isinstance(outcomes.pop("chunks/none"), ObjectNotFoundError)
+        assert outcomes == dict.fromkeys(items)
+        assert dict(target.read_many(items)) == items
+        assert paths_of(target) == sorted(items)
