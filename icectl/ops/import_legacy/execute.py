@@ -7,15 +7,21 @@ version 1 are valid in version 2 and are copied as they are.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
-from icectl.errors import ObjectNotFoundError, PreconditionFailedError, RefusedError
+from icectl.errors import (
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    RefusedError,
+    StorageError,
+)
 from icectl.format.manifest import encode_manifest
 from icectl.format.repo import encode_repo
 from icectl.format.snapshot import encode_snapshot
 from icectl.format.transaction_log import encode_transaction_log
-from icectl.model.ids import ChunkId, ManifestId, SnapshotId
+from icectl.model.ids import ManifestId, SnapshotId
 from icectl.model.manifest import Manifest
 from icectl.model.repo import Update
 from icectl.model.snapshot import Snapshot
@@ -73,18 +79,38 @@ class _Import:
 
     def run(self, progress: Progress) -> int:
         plan = self.plan
-        written = 0
-        for label, unit, write, ids in (
-            ("copying chunks", "chunks", self._write_chunk, plan.chunks),
-            ("writing manifests", "manifests", self._write_manifest, plan.manifests),
-            ("writing snapshots", "snapshots", self._write_snapshot, plan.snapshots),
+        written = self._copy_chunks(progress)
+        for kind, write, ids in (
+            ("manifests", self._write_manifest, plan.manifests),
+            ("snapshots", self._write_snapshot, plan.snapshots),
         ):
             counts = map_on_threads(write, ids, workers=THREADS, ahead=2 * THREADS)  # type: ignore[arg-type]
-            written += sum(progress.count(counts, label, len(ids), unit))
+            written += sum(progress.count(counts, f"writing {kind}", len(ids), kind))
         if REPO_PATH not in plan.found:
             self._write_repo()
             written += 1
         return written
+
+    def _copy_chunks(self, progress: Progress) -> int:
+        """Those that the target has in full stay: ids are random, so the name says it all."""
+        targets = {
+            f"{self.source.layout.chunks}/{id_}": path
+            for id_, size in self.plan.chunks.items()
+            if self.plan.found.get(path := object_path(ObjectKind.CHUNK, id_)) != size
+        }
+
+        def contents() -> Iterator[tuple[str, bytes]]:
+            for path, data in self.source.storage.read_many(targets):
+                if isinstance(data, StorageError):
+                    raise data
+                yield targets[path], data
+
+        outcomes = self.target.write_many(contents())
+        for _, error in progress.count(outcomes, "copying chunks", len(targets), "chunks"):
+            if error is not None:
+                raise error
+        self.target.sync()
+        return len(targets)
 
     def read_manifest(self, manifest_id: ManifestId) -> Manifest:
         """By the id in the target, as `derive_log` needs it."""
@@ -95,13 +121,6 @@ class _Import:
         if self.plan.copies_files:
             return manifest
         return convert_manifest(manifest, self.plan.manifests[manifest_id])
-
-    def _write_chunk(self, chunk_id: ChunkId) -> int:
-        path = object_path(ObjectKind.CHUNK, chunk_id)
-        # Chunks are written whole, and their ids are random: the same name and size is the same.
-        if self.plan.found.get(path) == self.plan.chunks[chunk_id]:
-            return 0
-        return self._put(path, self.source.storage.read(f"{self.source.layout.chunks}/{chunk_id}"))
 
     def _write_manifest(self, manifest_id: ManifestId) -> int:
         if self.plan.copies_files:
