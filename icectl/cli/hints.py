@@ -55,6 +55,7 @@ HINTS = {
     "configure-new-repository": "create a new repository with `icectl init --config-file`, or use "
     "`Repository.save_config` of the official package",
     # upgrade
+    "upgrade": "upgrade it with `icectl upgrade`",
     "keep-late-commit": "give it a branch with `icectl branch create NAME {snapshot} --adopt`, "
     "delete {object}, and run `icectl upgrade` again",
     # The ops log and its backups

@@ -18,9 +18,7 @@ icectl upgrade --keep-detached --yes -r s3://bucket/prefix  # list those snapsho
 @command()
 def upgrade(
     context: CommandContext,
-    keep_detached: Annotated[
-        Flag, "Also list the snapshots that no branch or tag leads to, as detached ones."
-    ] = False,
+    keep_detached: Annotated[Flag, "Also list snapshots that no branch or tag leads to."] = False,
     dry_run: DryRunOption = False,
     yes: YesOption = False,
 ) -> None:
