@@ -55,6 +55,7 @@ HINTS = {
     "configure-new-repository": "create a new repository with `icectl init --config-file`, or use "
     "`Repository.save_config` of the official package",
     # upgrade
+    "upgrade": "upgrade it with `icectl upgrade`",
     "copy-instead": "copy it with `icectl copy`",
     "upgrade-to-target": "create a new repository from it with `icectl upgrade --to TARGET`",
     "keep-late-commit": "give it a branch with `icectl branch create NAME {snapshot} --adopt`, "

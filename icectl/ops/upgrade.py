@@ -95,17 +95,18 @@ class UpgradeOptions:
 
 @dataclass(frozen=True, slots=True)
 class DetachedSnapshot:
-    """A snapshot file that no branch or tag leads to."""
+    """A snapshot file that no branch or tag leads to; it cannot be kept if there is an error."""
 
     id: SnapshotId
     flushed_at: int | None = None
     message: str | None = None
     error: str | None = None
-    """Why it cannot be read; then it cannot be kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpgradeResult:
+    """Counts of branches and so on are those of the upgraded repository."""
+
     dry_run: bool
     location: str
     from_version: int

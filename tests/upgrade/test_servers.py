@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import threading
 import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -31,14 +33,12 @@ MOST_COMMITS = 2000
 
 
 @pytest.fixture
-def server(seaweedfs_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> S3Server:
-    for name, value in seaweedfs_server.environment.items():
-        monkeypatch.setenv(name, value)
-    return seaweedfs_server
-
-
-def storage_at(server: S3Server, prefix: str) -> Storage:
-    return open_storage(f"s3://{server.bucket}/{prefix}", {})
+def storage_at(
+    seaweedfs_server: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[str], Storage]:
+    for variable in seaweedfs_server.environment.items():
+        monkeypatch.setenv(*variable)
+    return lambda prefix: open_storage(f"s3://{seaweedfs_server.bucket}/{prefix}", {})
 
 
 def copy(source: Storage, target: Storage) -> None:
@@ -48,26 +48,32 @@ def copy(source: Storage, target: Storage) -> None:
 
 @pytest.mark.parametrize("kind", ["small", "zoo"])
 def test_equals_the_official_upgrade(
-    server: S3Server, capsys: pytest.CaptureFixture[str], tmp_path: Any, kind: str
+    seaweedfs_server: S3Server,
+    storage_at: Callable[[str], Storage],
+    capsys: pytest.CaptureFixture[str],
+    tmp_path: Path,
+    kind: str,
 ) -> None:
-    ours, theirs = (server.official_storage(f"{kind}-{whose}") for whose in ("ours", "theirs"))
+    ours, theirs = (
+        seaweedfs_server.official_storage(f"{kind}-{whose}") for whose in ("ours", "theirs")
+    )
     if kind == "small":
         small(ours)
     else:
         build_zoo(ours, 1, source=tmp_path)
-    storage = storage_at(server, f"{kind}-ours")
-    copy(storage, storage_at(server, f"{kind}-theirs"))
+    storage = storage_at(f"{kind}-ours")
+    copy(storage, storage_at(f"{kind}-theirs"))
     before = read_everything(open_official(ours))
     upgrade_officially(theirs)
 
     def icectl(*words: str) -> Any:
-        code = run([*words, "-r", storage.location, "--json"], server.environment)
+        code = run([*words, "-r", storage.location, "--json"], seaweedfs_server.environment)
         out, err = capsys.readouterr()
         assert code == 0, err
         return json.loads(out)
 
     icectl("upgrade", "--yes")
-    assert upgraded_state(storage) == upgraded_state(storage_at(server, f"{kind}-theirs"))
+    assert upgraded_state(storage) == upgraded_state(storage_at(f"{kind}-theirs"))
     assert official_view(ours) == official_view(theirs)
     assert not [*storage.list("refs")]
     repo = open_official(ours)
@@ -80,10 +86,12 @@ def test_equals_the_official_upgrade(
     assert icectl("validate", "--level", "chunks", "--fail-on", "warning")["ok"]
 
 
-def test_official_writers_of_version_1_lose_nothing(server: S3Server) -> None:
+def test_official_writers_of_version_1_lose_nothing(
+    seaweedfs_server: S3Server, storage_at: Callable[[str], Storage]
+) -> None:
     """Every commit that they believe in is in the upgraded repository."""
     prefix = "race"
-    where = server.official_storage(prefix)
+    where = seaweedfs_server.official_storage(prefix)
     repo = create(where, 1)
     branches = ["main", *(f"b{number}" for number in range(3))]
     for branch in branches[1:]:
@@ -91,7 +99,7 @@ def test_official_writers_of_version_1_lose_nothing(server: S3Server) -> None:
     committed: list[str] = []
 
     def write(branch: str) -> None:
-        mine = open_official(server.official_storage(prefix))
+        mine = open_official(seaweedfs_server.official_storage(prefix))
         while True:
             try:
                 session = mine.writable_session(branch)
@@ -105,12 +113,12 @@ def test_official_writers_of_version_1_lose_nothing(server: S3Server) -> None:
     for thread in threads:
         thread.start()
     time.sleep(0.3)
-    upgraded = threading.Thread(target=upgrade, args=[storage_at(server, prefix)])
+    upgraded = threading.Thread(target=upgrade, args=[storage_at(prefix)])
     upgraded.start()
     for thread in (upgraded, *threads):
         thread.join(timeout=PATIENCE_SECONDS)
         assert not thread.is_alive()
-    storage = storage_at(server, prefix)
+    storage = storage_at(prefix)
     assert not [*storage.list("refs")]
     reachable = {str(id_) for id_ in state_of(read_repo(storage)).reachable}
     assert len(committed) > len(branches)

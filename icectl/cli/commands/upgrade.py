@@ -22,9 +22,7 @@ icectl upgrade -r ./alpha --to s3://bucket/new  # a new repository; ./alpha is o
 @command()
 def upgrade(
     context: CommandContext,
-    keep_detached: Annotated[
-        Flag, "Also list the snapshots that no branch or tag leads to, as detached ones."
-    ] = False,
+    keep_detached: Annotated[Flag, "Also list snapshots that no branch or tag leads to."] = False,
     to: Annotated[
         str | None,
         typer.Option(metavar="TARGET"),
@@ -44,13 +42,9 @@ def upgrade(
     If an old client commits meanwhile, its commit becomes part of the upgraded repository, or the
     upgrade is refused (exit code 11). A damaged repository is refused (13).
 
-    With --to, nothing is changed in the old repository, and nothing is asked. TARGET gets the same
-    branches, tags, commits, times, attributes and chunks, and must be empty, or what an interrupted
-    run with the same TARGET has left; then the new run continues. Storage options apply to both
-    locations; if they differ, use names from the config file. Nothing is written if an object
-    of the old repository is missing or damaged. The result lists what TARGET does not have
-    (snapshots that no branch or tag leads to, storage settings) and what may need attention:
-    codecs that need a plug-in, and virtual chunks without a container in the configuration.
+    With --to, TARGET becomes a new repository with the same branches, tags, commits, attributes and
+    chunks, and the old one is only read. It works for every older generation, also for those that
+    only early alphas can open. If it is interrupted, run it again with the same TARGET.
     """
     if to is not None:
         _import(context, to, keep_detached=keep_detached, dry_run=dry_run)
