@@ -6,7 +6,7 @@ from typing import Annotated
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import DryRunOption, Flag, YesOption, command
-from icectl.ops.upgrade import UpgradeOptions, execute_upgrade, plan_upgrade
+from icectl.ops.upgrade import execute_upgrade, plan_upgrade
 from icectl.render.upgrade import render_upgrade
 
 EXAMPLES = """
@@ -33,7 +33,7 @@ def upgrade(
     upgrade is refused (exit code 11). A damaged repository is refused (13).
     """
     repository = context.open_repository()
-    plan = plan_upgrade(repository, UpgradeOptions(keep_detached), context.progress)
+    plan = plan_upgrade(repository, context.progress, keep_detached=keep_detached)
     if dry_run or plan.is_empty:
         result = plan.result(dry_run=dry_run)
     else:
