@@ -246,10 +246,11 @@ def _closed(data: bytes) -> bytes:
 
 def _opened(data: bytes) -> bytes:
     """The content of a ref file before it was closed."""
-    if str(CLOSED).encode() not in data:
-        return data
-    before: str = json.loads(data)["closed_at"]
-    return before.encode()
+    if str(CLOSED).encode() in data:
+        with suppress(ValueError, TypeError, KeyError, AttributeError):  # any other file
+            before: bytes = json.loads(data)["closed_at"].encode()
+            return before
+    return data
 
 
 def _plan_state(
