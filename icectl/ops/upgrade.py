@@ -18,7 +18,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TypeVar
 
@@ -89,25 +89,21 @@ OldFiles = Mapping[str, bytes]
 
 
 @dataclass(frozen=True, slots=True)
-class UpgradeOptions:
-    keep_detached: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class DetachedSnapshot:
-    """A snapshot file that no branch or tag leads to; it cannot be kept if there is an error."""
+    """A snapshot file that no branch or tag leads to."""
 
     id: SnapshotId
-    flushed_at: int | None = None
-    message: str | None = None
-    error: str | None = None
+    flushed_at: int | None
+    message: str | None
+    error: str | None
+    """Why it cannot be read; then it cannot be kept."""
 
 
 @dataclass(frozen=True, slots=True)
 class UpgradeResult:
-    """Counts of branches and so on are those of the upgraded repository."""
-
     dry_run: bool
+    resumed: bool
+    """Whether an earlier upgrade had begun."""
     location: str
     from_version: int
     to_version: int
@@ -119,8 +115,6 @@ class UpgradeResult:
     """Entries of the new ops log."""
     detached: tuple[DetachedSnapshot, ...]
     kept_detached: bool
-    resumed: bool
-    """Whether an earlier upgrade had begun."""
     old_files: int
     """Files of spec version 1 to delete."""
     backup: str | None
@@ -137,7 +131,7 @@ class UpgradePlan:
     """The state in `repo`, if it exists."""
     written: VersionedBytes | None = None
     detached: tuple[DetachedSnapshot, ...] = ()
-    options: UpgradeOptions = field(default_factory=UpgradeOptions)
+    keep_detached: bool = False
 
     @property
     def is_empty(self) -> bool:
@@ -169,7 +163,7 @@ class UpgradePlan:
             snapshots=len(state.snapshots),
             operations=len(state.latest_updates) + (self.state is not None),
             detached=self.detached,
-            kept_detached=self.options.keep_detached,
+            kept_detached=self.keep_detached,
             resumed=self.current is not None and not self.is_empty,
             old_files=len(self.old_paths),
             backup=f"{BACKUP}/" if self.old_paths else None,
@@ -177,7 +171,7 @@ class UpgradePlan:
 
 
 def plan_upgrade(
-    repository: Repository, options: UpgradeOptions, progress: Progress
+    repository: Repository, progress: Progress, *, keep_detached: bool = False
 ) -> UpgradePlan:
     """Read refs and snapshots; `FormatError` for damage, before anything is written."""
     storage = repository.storage
@@ -188,16 +182,16 @@ def plan_upgrade(
         )
     files = read_old_files(storage)
     if repository.info is None:
-        return _plan_state(repository, files, options, progress)
+        return _plan_state(repository, files, keep_detached, progress)
     found = storage.read_versioned(REPO_PATH)
     current = decode_repo_at(found.data, REPO_PATH)
-    finished = UpgradePlan(storage, files, None, current, options=options)
+    finished = UpgradePlan(storage, files, None, current, keep_detached=keep_detached)
     migrated = None if finished.is_empty else _read_migrated(storage, current)
     if migrated is None:
         # A repository that was created with version 2, and files that are not ours to judge.
         return replace(finished, files={})
     if branch_file(DEFAULT_BRANCH) in files and current.latest_updates[0].update_type == MIGRATED:
-        plan = _plan_state(repository, files, options, progress)
+        plan = _plan_state(repository, files, keep_detached, progress)
         assert plan.state is not None
         if replace(current, latest_updates=current.latest_updates[1:]) == plan.state:
             return replace(plan, state=None, current=current)
@@ -250,16 +244,17 @@ def _closed(data: bytes) -> bytes:
 
 def _opened(data: bytes) -> bytes:
     """The content of a ref file before it was closed."""
-    if str(CLOSED).encode() not in data:
-        return data
-    before: str = json.loads(data)["closed_at"]
-    return before.encode()
+    if str(CLOSED).encode() in data:
+        with suppress(ValueError, TypeError, KeyError, AttributeError):  # any other file
+            before: bytes = json.loads(data)["closed_at"].encode()
+            return before
+    return data
 
 
 def _plan_state(
     repository: Repository,
     files: OldFiles,
-    options: UpgradeOptions,
+    keep_detached: bool,
     progress: Progress,
 ) -> UpgradePlan:
     """The plan for a state that is not written yet, or that nobody has used."""
@@ -284,7 +279,7 @@ def _plan_state(
     reachable = find_reachable((*branches.values(), *tags.values()), parent_of)
     raise_first(check_ancestry_v1({id_: infos[id_].parent_id for id_ in reachable}))
     *_, root = walk(branches[DEFAULT_BRANCH], parent_of)
-    kept = {id_: info for id_, info in infos.items() if options.keep_detached or id_ in reachable}
+    kept = {id_: info for id_, info in infos.items() if keep_detached or id_ in reachable}
     snapshots = tuple(
         # The parent of a detached snapshot may be deleted already.
         info if info.parent_id is None or info.parent_id in kept else replace(info, parent_id=root)
@@ -293,13 +288,17 @@ def _plan_state(
     config = _encode_config(files)
     state = migrated_state(snapshots, branches, tags, deleted_tags, names.deleted_tags, config)
     detached = [
-        DetachedSnapshot(id_, info.flushed_at, info.message)
+        DetachedSnapshot(id_, info.flushed_at, info.message, None)
         for id_, info in infos.items()
         if id_ not in reachable
     ]
     detached.sort(key=lambda one: (-(one.flushed_at or 0), one.id))
-    detached += (DetachedSnapshot(id_, error=error.message) for id_, error in unreadable.items())
-    return UpgradePlan(repository.storage, files, state, detached=tuple(detached), options=options)
+    detached += (
+        DetachedSnapshot(id_, None, None, error.message) for id_, error in unreadable.items()
+    )
+    return UpgradePlan(
+        repository.storage, files, state, detached=tuple(detached), keep_detached=keep_detached
+    )
 
 
 def _read_snapshots(
@@ -417,7 +416,7 @@ def execute_upgrade(storage: Storage, plan: UpgradePlan, progress: Progress) -> 
         if _write_state(storage, plan) and _close_branches(storage, plan):
             _delete_old_files(storage, plan)
         # Others may have changed something, and what remains needs a new plan then.
-        plan = plan_upgrade(open_repository(storage), plan.options, progress)
+        plan = plan_upgrade(open_repository(storage), progress, keep_detached=plan.keep_detached)
     raise ConflictError(
         f"the repository was changed by others {MAX_ATTEMPTS} times in a row",
         hint="stop the writers, then run it again",

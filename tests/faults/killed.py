@@ -19,7 +19,7 @@ from icectl.model.ids import SnapshotId
 from icectl.ops.adopt import adopt_snapshot
 from icectl.ops.import_legacy.execute import import_repository
 from icectl.ops.undo.run import UndoOptions, execute_undo, plan_restore, plan_undo
-from icectl.ops.upgrade import UpgradeOptions, execute_upgrade, plan_upgrade
+from icectl.ops.upgrade import execute_upgrade, plan_upgrade
 from icectl.pipeline.progress import Progress
 from icectl.repository.config import update_config
 from icectl.repository.initialize import initialize_repository
@@ -63,7 +63,7 @@ def operate(root: str, operation: str) -> None:
         lost = SnapshotId.parse(operation.removeprefix("adopt:"))
         adopt_snapshot(repository, "adopted", lost, Progress())
     elif operation == "upgrade":
-        plan = plan_upgrade(repository, UpgradeOptions(), Progress())
+        plan = plan_upgrade(repository, Progress())
         execute_upgrade(storage, plan, Progress())
     elif operation == "update_config":
         update_config(repository, lambda config: {**config, "inline_chunk_threshold_bytes": 4321})

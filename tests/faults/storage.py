@@ -129,6 +129,16 @@ class FaultyStorage(Storage):
             lambda: self.inner._put(path, data, expected, metadata),
         )
 
+    def write_many(
+        self, items: Iterable[tuple[str, bytes]], *, concurrency: int = 16
+    ) -> Iterator[tuple[str, StorageError | None]]:
+        for path, data in items:
+            try:
+                self._do("write_many", path, lambda: list(self.inner.write_many([(path, data)])))  # noqa: B023
+                yield path, None
+            except StorageError as error:
+                yield path, error
+
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
         for path in paths:
             try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from icectl.format.values import decode_metadata
 from icectl.model.repo import RepoInfo
-from icectl.ops.upgrade import UpgradeOptions, UpgradeResult, execute_upgrade, plan_upgrade
+from icectl.ops.upgrade import UpgradeResult, execute_upgrade, plan_upgrade
 from icectl.pipeline.progress import Progress
 from icectl.repository.open import open_repository
 from icectl.repository.ops_log import read_repo
@@ -20,8 +20,7 @@ from tests.official.histories import commit, create
 
 def upgrade(storage: Storage | Path, *, keep_detached: bool = False) -> UpgradeResult:
     storage = LocalStorage(str(storage)) if isinstance(storage, Path) else storage
-    options = UpgradeOptions(keep_detached)
-    plan = plan_upgrade(open_repository(storage), options, Progress())
+    plan = plan_upgrade(open_repository(storage), Progress(), keep_detached=keep_detached)
     return execute_upgrade(storage, plan, Progress())
 
 

@@ -12,7 +12,7 @@ import pytest
 import zstandard
 
 from icectl.cli.main import run
-from icectl.errors import RepositoryNotFoundError
+from icectl.errors import RepositoryNotFoundError, StorageError
 from icectl.ops.import_legacy.execute import import_repository
 from icectl.pipeline.progress import Progress
 from icectl.repository.open import open_repository
@@ -20,6 +20,7 @@ from icectl.storage.local import LocalStorage
 from tests.command_line import Icectl
 from tests.compat import test_legacy_repositories as alphas
 from tests.faults.killing import kill_at_every_step
+from tests.faults.storage import FaultyStorage
 from tests.official import (
     build_zoo,
     built,
@@ -32,6 +33,7 @@ from tests.official import (
 )
 from tests.servers.s3 import S3Server
 from tests.upgrade.drafts import ATTRIBUTES, EMPTY, MESSAGES, SCALAR, VIRTUAL, T, X, Y, draft
+from tests.upgrade.test_interrupted import fail_after
 
 FIXTURES = ("test-repo-alpha4", "test-repo-alpha8", "test-repo-alpha15", "test-repo-0.1.0")
 BUILDERS = {
@@ -439,6 +441,24 @@ def test_killed_at_every_step(icectl: Icectl, tmp_path: Path) -> None:
         opened = open_repository(storage)
         assert opened.info is not None
         assert {ref.name for ref in opened.info.branches} >= {"main"}
+
+
+def test_failed_at_every_request(icectl: Icectl, tmp_path: Path) -> None:
+    source = open_repository(LocalStorage(str(draft(tmp_path / "source"))))
+    imported(icectl, tmp_path / "source", tmp_path / "whole")
+    expected = files(tmp_path / "whole")
+    for step in range(1, 200):
+        target = LocalStorage(str(tmp_path / f"target-{step}"))
+        faulty = FaultyStorage(target, before=fail_after(step))
+        try:
+            import_repository(source, faulty, Progress())
+        except StorageError:
+            assert "repo" not in files(tmp_path / f"target-{step}")
+            import_repository(source, target, Progress())
+        else:
+            break
+        assert files(tmp_path / f"target-{step}").keys() == expected.keys()
+    assert 10 < step < 199
 
 
 def test_between_storages(

@@ -10,7 +10,7 @@ import pytest
 from icectl.format.refs import encode_ref
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import NewDetachedSnapshotUpdate
-from icectl.ops.upgrade import BACKUP
+from icectl.ops.upgrade import BACKUP, CLOSED
 from icectl.repository.initialize import initialize_repository
 from icectl.repository.ops_log import read_repo
 from icectl.storage.local import LocalStorage
@@ -216,6 +216,20 @@ def test_the_way_back(original: Path, tmp_path: Path) -> None:
     repo = open_official(path)
     assert repo.spec_version == 1
     assert read_everything(repo) == before
+
+
+@pytest.mark.parametrize(
+    "content", ["# {}", '{{"a": "{}"}}', '{{"closed_at": 1, "b": "{}"}}', '["{}"]']
+)
+def test_the_mark_of_closed_branches_in_other_files(
+    original: Path, tmp_path: Path, icectl: Icectl, content: str
+) -> None:
+    path = copied(original, tmp_path / "repo")
+    (path / "refs" / "stray").write_text(content.format(CLOSED))
+    with (path / "config.yaml").open("a") as config:
+        config.write(f"# {CLOSED}\n")
+    assert icectl("upgrade", "-r", str(path), "--yes").code == 0
+    assert (path / "refs" / "stray").read_text() == content.format(CLOSED)
 
 
 def test_version_2_is_left_alone(tmp_path: Path, icectl: Icectl) -> None:

@@ -9,7 +9,7 @@ import typer
 from icectl.cli.context import CommandContext
 from icectl.cli.options import DryRunOption, Flag, YesOption, command
 from icectl.errors import UsageError
-from icectl.ops.upgrade import UpgradeOptions, execute_upgrade, plan_upgrade
+from icectl.ops.upgrade import execute_upgrade, plan_upgrade
 from icectl.render.upgrade import render_upgrade
 
 EXAMPLES = """
@@ -50,7 +50,7 @@ def upgrade(
         _import(context, to, keep_detached=keep_detached, dry_run=dry_run)
         return
     repository = context.open_repository()
-    plan = plan_upgrade(repository, UpgradeOptions(keep_detached), context.progress)
+    plan = plan_upgrade(repository, context.progress, keep_detached=keep_detached)
     if dry_run or plan.is_empty:
         result = plan.result(dry_run=dry_run)
     else:

@@ -304,9 +304,9 @@ def _detached(
     reachable: Collection[SnapshotId],
 ) -> Iterator[DetachedSnapshot]:
     for id_ in sorted(seen.keys() - reachable):
-        yield DetachedSnapshot(id_, seen[id_].info.flushed_at, seen[id_].info.message)
+        yield DetachedSnapshot(id_, seen[id_].info.flushed_at, seen[id_].info.message, None)
     for id_ in sorted(unreadable):
-        yield DetachedSnapshot(id_, error=unreadable[id_].message)
+        yield DetachedSnapshot(id_, None, None, unreadable[id_].message)
 
 
 @dataclass(slots=True)
