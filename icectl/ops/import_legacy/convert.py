@@ -25,7 +25,6 @@ from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind
 from icectl.model.repo import SnapshotInfo
 from icectl.model.snapshot import (
     ArrayNodeData,
-    ChunkIndexRange,
     DimensionShapeV2,
     ManifestFileInfo,
     ManifestRef,
@@ -159,14 +158,7 @@ def _fit_chunk_ids(ids: NDArray[np.uint8]) -> NDArray[np.uint8]:
 
 
 def describe_manifest(manifest: Manifest, size_bytes: int) -> ManifestFile:
-    extents = {
-        array.node_id: tuple(
-            ChunkIndexRange(int(column.min()), int(column.max()) + 1)
-            for column in array.refs.coordinates.T
-        )
-        for array in manifest.arrays
-        if len(array.refs)
-    }
+    extents = {array.node_id: array.refs.extents() for array in manifest.arrays if len(array.refs)}
     info = ManifestFileInfo(manifest.id, size_bytes, manifest.num_chunk_refs)
     return ManifestFile(info, extents)
 

@@ -67,8 +67,11 @@ THREADS = 16
 
 @dataclass(frozen=True, slots=True)
 class ImportResult:
+    """What the new repository has, what it has not, and what may need attention."""
+
     dry_run: bool
     from_generation: str
+    """The name of a `Generation`."""
     to_spec_version: int
     source: str
     location: str
@@ -77,6 +80,7 @@ class ImportResult:
     manifests: int
     chunks: int
     chunk_bytes: int
+    """Of native chunks, copied or there already."""
     branches: tuple[str, ...]
     tags: tuple[str, ...]
     deleted_tags: tuple[str, ...]
