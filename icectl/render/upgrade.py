@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from icectl.format.envelope import Generation
 from icectl.ops.upgrade import DetachedSnapshot, UpgradeResult
 from icectl.render.blocks import Block, Column, Table
 from icectl.render.text import first_line, format_count, format_time_short
@@ -13,7 +12,7 @@ MOST_ROWS = 50
 
 
 def render_upgrade(result: UpgradeResult) -> Iterator[Block]:
-    if result.from_generation == Generation.V2:
+    if result.from_generation == f"v{result.to_spec_version}":
         yield f"The repository has spec version {result.to_spec_version} already."
         return
     if result.detached:
