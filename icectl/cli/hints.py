@@ -34,6 +34,7 @@ HINTS = {
     "install-demo": "run pip install 'icectl[demo]', or omit --writer to let icectl write it",
     # Copies
     "copy-again": "run the same `icectl copy` again; it continues",
+    "repair-target": "copy to another place, or repair it with `icectl repair -r {location}`",
     "force-copy": "copy to another place, or overwrite it with --force",
     "copy-then-expire": "copy all of it, then run icectl expire on the copy",
     # Refs, commits and nodes

@@ -6,7 +6,7 @@ snapshots are read. Each directory of the target is listed at most once, and the
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,12 +15,12 @@ from icectl.checks.listing import missing
 from icectl.checks.manifest import ManifestClaim
 from icectl.checks.problem import error_of
 from icectl.errors import ObjectNotFoundError, StorageError
-from icectl.model.ids import ManifestId, SnapshotId
+from icectl.model.ids import INITIAL_SNAPSHOT_ID, ManifestId, SnapshotId
 from icectl.model.node_columns import SnapshotColumns
 from icectl.model.repo import pruned_logs_of
-from icectl.ops.copy.transfer import count_chunks
+from icectl.ops.copy.transfer import count_chunks, read_digests
 from icectl.pipeline.comparison import compare_columns
-from icectl.pipeline.engine import ChooseEngine, Columns, Comparison, Engine
+from icectl.pipeline.engine import ChooseEngine, Columns, Comparison, Scan
 from icectl.pipeline.id_columns import id_set
 from icectl.pipeline.listings import Listings
 from icectl.pipeline.objects import ObjectKind
@@ -45,10 +45,10 @@ ORDER = (
 class KindPlan:
     """The objects of one kind."""
 
-    needed: int = 0
-    """By the snapshots that the target does not have yet."""
+    needed: Mapping[str, int] = field(default_factory=dict)
+    """The sizes of all objects that new snapshots need, by path; not those of chunks."""
     sizes: Mapping[str, int] = field(default_factory=dict)
-    """The objects to copy, by path; not those of chunks."""
+    """The same of the objects to copy."""
     count: int = 0
     bytes: int = 0
     """Of the objects to copy."""
@@ -59,8 +59,9 @@ class CopyPlan:
     state: Repository
     """The state that the target is to have."""
     kinds: Mapping[ObjectKind, KindPlan]
-    chunks: Comparison | None
-    """The chunks that new manifests refer to, compared with those of the target."""
+    references: Scan | None = None
+    """The chunks that new manifests refer to, and these compared with those of the target."""
+    chunks: Comparison | None = None
 
     @property
     def num_objects(self) -> int:
@@ -80,21 +81,27 @@ def plan_copy(
 ) -> CopyPlan:
     """Compare what `state` needs with the target, which has everything of the `known` snapshots."""
     source = state.storage
-    snapshots = _read_new(state, known, progress)
+    snapshots = _read_new(state, frozenset(known), progress)
     if not snapshots.sizes:
-        return CopyPlan(state, {kind: KindPlan() for kind in ORDER}, None)
+        return CopyPlan(state, {kind: KindPlan() for kind in ORDER})
     claims = snapshots.claims
     with Listings(target, progress) as listings:
         for kind in ORDER[1:]:
             listings.begin(kind)
         engine = choose_engine(sum(claim.num_chunk_refs for claim in claims.values()))
-        comparison = _compare_chunks(engine, source, target, claims.values(), listings, progress)
-        moved = [] if comparison is None else [*comparison.map_mismatches(count_chunks)]
-        chunks = KindPlan(
-            sum(claim.num_chunk_refs for claim in claims.values()),
-            count=sum(one.objects for one in moved),
-            bytes=sum(one.bytes for one in moved),
-        )
+        references = comparison = None
+        chunks = KindPlan()
+        if claims:
+            engine.release()
+            num_expected = sum(claim.num_chunk_refs for claim in claims.values())
+            listed = engine.list_objects(target, ObjectKind.CHUNK, listings, num_expected)
+            work = read_references(source, claims.values(), with_sizes=True)
+            references = engine.scan(work, progress)
+            comparison = engine.compare(references, listed, progress, exact_sizes=True)
+            counted = [*comparison.map_mismatches(count_chunks)]
+            chunks = KindPlan(
+                count=sum(one.objects for one in counted), bytes=sum(one.bytes for one in counted)
+            )
         manifests = {id_: claim.size_bytes for id_, claim in claims.items()}
         kinds = {
             ObjectKind.CHUNK: chunks,
@@ -108,7 +115,14 @@ def plan_copy(
                 target, ObjectKind.SNAPSHOT, snapshots.sizes, listings, progress
             ),
         }
-    return CopyPlan(state, kinds, comparison)
+    for kind in (ObjectKind.TRANSACTION_LOG, ObjectKind.SNAPSHOT):
+        # Every repository has a first snapshot of this name; an expiration of spec version 1
+        # rewrites others as well.
+        chosen = {*kinds[kind].needed}
+        if state.info is not None:
+            chosen &= {kind.path(INITIAL_SNAPSHOT_ID)}
+        kinds[kind] = _with_changed(kinds[kind], chosen, source, target)
+    return CopyPlan(state, kinds, references, comparison)
 
 
 @dataclass(slots=True)
@@ -120,9 +134,7 @@ class _NewSnapshots:
     """The first snapshot of old repositories has no log."""
 
 
-def _read_new(
-    state: Repository, known: Collection[SnapshotId], progress: Progress
-) -> _NewSnapshots:
+def _read_new(state: Repository, known: Set[SnapshotId], progress: Progress) -> _NewSnapshots:
     new = _NewSnapshots()
     parents: dict[SnapshotId, SnapshotId | None] = {}
 
@@ -134,7 +146,7 @@ def _read_new(
 
     if state.info is None:
         tips = {*state.branches().values(), *state.tags().values()}
-        for snapshot in read_ancestors(tips, read, frozenset(known)):
+        for snapshot in read_ancestors(tips, read, known):
             check_root_v1(snapshot)
             parents[snapshot.id] = snapshot.parent_id
     else:
@@ -155,7 +167,7 @@ def _read_new(
 def _manifests_of_common(
     state: Repository,
     parents: Mapping[SnapshotId, SnapshotId | None],
-    known: Collection[SnapshotId],
+    known: Set[SnapshotId],
     progress: Progress,
 ) -> set[ManifestId]:
     """Manifests that snapshots of the target use from which new ones descend."""
@@ -181,23 +193,6 @@ def _read_snapshots(
             counter.advance()
 
 
-def _compare_chunks(
-    engine: Engine,
-    source: Storage,
-    target: Storage,
-    claims: Collection[ManifestClaim],
-    listings: Listings,
-    progress: Progress,
-) -> Comparison | None:
-    if not claims:
-        return None
-    engine.release()
-    num_expected = sum(claim.num_chunk_refs for claim in claims)
-    listed = engine.list_objects(target, ObjectKind.CHUNK, listings, num_expected)
-    references = engine.scan(read_references(source, claims, with_sizes=True), progress)
-    return engine.compare(references, listed, progress, exact_sizes=True)
-
-
 def _find_missing(
     target: Storage,
     kind: ObjectKind,
@@ -216,7 +211,19 @@ def _find_missing(
     wrong = comparison.mismatches()
     names = map(kind.path, wrong.ids.to_names())
     found = dict(zip(names, wrong.columns["end"].tolist(), strict=True))
-    return KindPlan(len(sizes), found, len(found), sum(found.values()))
+    needed = {kind.path(id_): size for id_, size in sizes.items()}
+    return KindPlan(needed, found, len(found), sum(found.values()))
+
+
+def _with_changed(plan: KindPlan, chosen: Set[str], source: Storage, target: Storage) -> KindPlan:
+    """Also those of the chosen objects that have other bytes at the target."""
+    there = chosen - plan.sizes.keys()
+    ours = dict(read_digests(source, there))
+    found = {**plan.sizes}
+    for path, digest in read_digests(target, there):
+        if digest != ours[path]:
+            found[path] = plan.needed[path]
+    return KindPlan(plan.needed, found, len(found), sum(found.values()))
 
 
 def _find_missing_logs(
@@ -240,4 +247,6 @@ def _find_missing_logs(
             found[kind.path(name)] = size[0]
         elif id_ not in snapshots.optional_logs:
             raise error_of(missing(kind.path(name), "a version that is to be copied needs it"))
-    return KindPlan(len(ids), found, len(found), sum(found.values()))
+    present = ids[there.contains(ids)].to_names()
+    needed = {**dict.fromkeys(map(kind.path, present), 0), **found}
+    return KindPlan(needed, found, len(found), sum(found.values()))

@@ -7,25 +7,26 @@ planned. If the same state still needs it, the source is damaged, and nothing is
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from icectl.checks.listing import missing
 from icectl.checks.problem import error_of
 from icectl.errors import ConflictError, FormatError, ObjectNotFoundError, StorageError
-from icectl.model.repo import Availability
+from icectl.model.ids import SnapshotId
+from icectl.model.repo import Availability, ids_of
 from icectl.ops.copy.plan import ORDER, CopyPlan, plan_copy
 from icectl.ops.copy.state import Selection, select_state
 from icectl.ops.copy.target import (
-    check_generation,
     check_lost,
+    check_same_repository,
     find_lost,
     is_up_to_date,
     open_target,
     publish,
 )
-from icectl.ops.copy.transfer import MoveChunks, Moved, Transfer, out_of_time
-from icectl.pipeline.engine import ChooseEngine
+from icectl.ops.copy.transfer import CompareChunks, MoveChunks, Moved, Transfer, out_of_time
+from icectl.pipeline.engine import REFERENCES, ChooseEngine
 from icectl.pipeline.local_engine import local_engine
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import OutOfTimeError, Progress
@@ -36,6 +37,7 @@ from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 
 MAX_RESTARTS = 20
+ROWS_PER_TASK = 16_384
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +148,7 @@ class _Copy:
         before = open_target(self._target, self._source.storage)
         lost: list[str] = []
         if before is not None:
-            check_generation(self._source, before)
+            check_same_repository(self._source, before)
             lost = find_lost(self._source, self._selection, before)
             if not options.force:
                 check_lost(lost, self._target)
@@ -168,11 +170,10 @@ class _Copy:
         return self._result(before, lost, plan)
 
     def _plan(self, before: Repository | None) -> CopyPlan:
-        known = (
-            set()
-            if before is None or self._options.verify is not None
-            else {one.id for one in before.all_snapshots()}
-        )
+        known: Sequence[SnapshotId] = ()
+        # In spec version 1 an expiration rewrites snapshots, so that all are compared.
+        if before is not None and before.info is not None and self._options.verify is None:
+            known = ids_of(before.info.snapshots)
         return plan_copy(
             self._state, self._target, known, self._options.choose_engine, self._progress
         )
@@ -207,6 +208,18 @@ class _Copy:
                 f"{again.num_objects:,} objects are missing in {self._target.location} after they "
                 "were copied, or have other sizes; nothing was published"
             )
+        if self._options.verify == "bytes":
+            for kind in ORDER[1:]:
+                needed = again.kinds[kind].needed
+                moved = self._transfer.compare(needed.items())
+                self._follow(f"comparing {kind.directory}", len(needed), moved)
+            if again.references is not None:
+                function = CompareChunks(self._transfer)
+                for one in again.references.map_rows(
+                    "comparing chunks", REFERENCES, function, ROWS_PER_TASK
+                ):
+                    if one.error is not None:
+                        raise one.error
 
     def _result(
         self, before: Repository | None, lost: list[str], plan: CopyPlan | None

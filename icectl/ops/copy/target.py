@@ -23,7 +23,7 @@ from icectl.model.repo import (
     BranchDeletedUpdate,
     BranchResetUpdate,
     CommitAmendedUpdate,
-    MetadataChangedUpdate,
+    ExpirationRanUpdate,
     NewCommitUpdate,
     NewDetachedSnapshotUpdate,
     RepoInfo,
@@ -31,8 +31,10 @@ from icectl.model.repo import (
     TagDeletedUpdate,
     Update,
     UpdateType,
+    ids_of,
     infos_by_id,
     pruned_logs_of,
+    times_of,
 )
 from icectl.ops.copy.state import STORAGE_SETTINGS, Selection
 from icectl.repository.config import read_config, update_config_file
@@ -40,7 +42,7 @@ from icectl.repository.edits import DEFAULT_BRANCH, Edited
 from icectl.repository.history import state_of
 from icectl.repository.layout import STANDARD
 from icectl.repository.open import open_repository, repository_at
-from icectl.repository.ops_log import BACKUPS, walk_updates
+from icectl.repository.ops_log import BACKUPS, REPO_PATH, walk_updates
 from icectl.repository.ref_files import (
     REF_FILE,
     TOMBSTONE,
@@ -55,7 +57,7 @@ from icectl.storage.contract import Storage
 
 _DIRECTORIES = {
     *(STANDARD.refs, STANDARD.snapshots, STANDARD.manifests, STANDARD.chunks),
-    *(STANDARD.transactions, STANDARD.attributes, BACKUPS),
+    *(STANDARD.transactions, STANDARD.attributes),
 }
 
 
@@ -77,6 +79,11 @@ def open_target(storage: Storage, source: Storage) -> Repository | None:
     except RepositoryNotFoundError:
         pass
     for name in storage.list_directories(""):
+        if name == BACKUPS:
+            raise RefusedError(
+                f"{storage.location} has a repository that lost its {REPO_PATH} file",
+                hint=Remedy("repair-target", {"location": storage.location}),
+            )
         if name not in _DIRECTORIES:
             raise RefusedError(
                 f"{storage.location} is not empty: it has {name}/",
@@ -85,11 +92,19 @@ def open_target(storage: Storage, source: Storage) -> Repository | None:
     return None
 
 
-def check_generation(source: Repository, target: Repository) -> None:
+def check_same_repository(source: Repository, target: Repository) -> None:
+    """`RefusedError` if the target never was a copy of the source, not even with `--force`."""
+    problem = None
     if source.generation != target.generation:
+        problem = f"a repository of spec version {target.spec_version}"
+    elif source.info is not None and target.info is not None:
+        ours, theirs = times_of(source.info.snapshots), times_of(target.info.snapshots)
+        # The first snapshot has the same id in every repository.
+        if any(theirs[id_] != ours[id_] for id_ in ours.keys() & theirs.keys()):
+            problem = "another repository"
+    if problem is not None:
         raise RefusedError(
-            f"the target has a repository of spec version {target.spec_version}, and the source "
-            f"one of version {source.spec_version}",
+            f"{target.storage.location} has {problem}, which is never overwritten",
             hint="copy to another place",
         )
 
@@ -106,11 +121,9 @@ def find_lost(source: Repository, selection: Selection, target: Repository) -> l
             is_main = (kind, name) == ("branch", DEFAULT_BRANCH)
             if has(name) and not is_main and not known_name(name, tip):
                 lost.append(f"{kind} {name}")
-    lost += [
-        f"snapshot {snapshot.id}"
-        for snapshot in target.all_snapshots()
-        if not known.has_snapshot(snapshot.id)
-    ]
+    # Without an ops log it is unknown what the source released; its tips are not released alone.
+    held = ids_of(target.info.snapshots) if target.info else target.branches().values()
+    lost += [f"snapshot {id_}" for id_ in held if not known.has_snapshot(id_)]
     return lost
 
 
@@ -156,7 +169,16 @@ class _Known:
         return self._past
 
     def has_snapshot(self, snapshot_id: SnapshotId) -> bool:
-        return snapshot_id in self._snapshots or snapshot_id in self._read_past()[2]
+        if snapshot_id in self._snapshots or snapshot_id in self._read_past()[2]:
+            return True
+        return self._source.info is None and self._has_file(snapshot_id)
+
+    def _has_file(self, snapshot_id: SnapshotId) -> bool:
+        try:
+            self._source.storage.info(self._source.layout.snapshot(snapshot_id))
+        except ObjectNotFoundError:
+            return False
+        return True
 
     def has_branch(self, name: str, tip: SnapshotId) -> bool:
         if self._source.info is None:  # without an ops log; no version is lost
@@ -210,8 +232,10 @@ def is_up_to_date(state: Repository, target: Repository, selection: Selection) -
 def _entries(before: RepoInfo, after: RepoInfo) -> tuple[UpdateType, ...]:
     """The entries of the ops log for the write; none if there is nothing to do."""
     entries = updates_of(before, after)
-    if not entries and before.deleted_tags != after.deleted_tags:
-        return (MetadataChangedUpdate(),)
+    deleted = {entry.name for entry in entries if isinstance(entry, TagDeletedUpdate)}
+    if {*after.deleted_tags} - {*before.deleted_tags} - deleted:
+        # The only kind that deletes tags without an entry for each.
+        entries = (*entries, ExpirationRanUpdate())
     return entries
 
 

@@ -98,7 +98,7 @@ class Transfer:
             try:
                 self._check_time()
                 expected, found = (
-                    dict(_digests(storage, paths)) for storage in (self.source, self.target)
+                    dict(read_digests(storage, paths)) for storage in (self.source, self.target)
                 )
                 for path in paths:
                     if expected[path] != found[path]:
@@ -109,7 +109,7 @@ class Transfer:
             yield Moved(len(batch), sum(size for _, size in batch))
 
 
-def _digests(storage: Storage, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
+def read_digests(storage: Storage, paths: Iterable[str]) -> Iterator[tuple[str, bytes]]:
     for path, data in storage.read_many(paths):
         if isinstance(data, StorageError):
             raise data
@@ -121,6 +121,18 @@ def out_of_time() -> OutOfTimeError:
         "the time limit expired before everything was copied; the target was not changed",
         hint=Remedy("copy-again"),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CompareChunks:
+    """A function for `Scan.map_rows`: compare the bytes of chunks."""
+
+    transfer: Transfer
+
+    def __call__(self, columns: Columns) -> Iterator[tuple[int, Moved]]:
+        missing = {**columns, "size": np.full(len(columns["high"]), -1)}
+        for moved in self.transfer.compare(chunk_sizes(missing)):
+            yield moved.objects, moved
 
 
 @dataclass(frozen=True, slots=True)
