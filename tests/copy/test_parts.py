@@ -10,7 +10,7 @@ from icectl.errors import RefNotFoundError, UnsupportedError
 from icectl.ops.copy.state import Selection
 from tests.copy.repositories import assert_part, assert_sound, copy
 from tests.gc.repositories import collect, messy_repository, official_gc, random_repository
-from tests.official import built, copied, open_official, read_everything
+from tests.official import open_official, read_everything
 from tests.official.histories import commit, create, linear_history
 
 SOURCES = [
@@ -24,14 +24,6 @@ SELECTIONS = [
     pytest.param(Selection(shallow=3), id="shallow-3"),
     pytest.param(Selection(branches=("main",), tags=("*",), shallow=2), id="both"),
 ]
-
-
-@pytest.fixture
-def source(
-    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    builder, *arguments = getattr(request, "param", (messy_repository, 2))
-    return copied(built(tmp_path_factory, builder, *arguments), tmp_path / "source")
 
 
 @pytest.mark.parametrize("source", SOURCES, indirect=True)

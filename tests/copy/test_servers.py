@@ -14,7 +14,7 @@ from icectl.errors import StorageError
 from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
 from tests.copy.repositories import assert_equal, copy
-from tests.gc.repositories import messy_repository, now, official_gc, paths, random_repository
+from tests.gc.repositories import now, official_gc, paths, random_repository
 from tests.gc.servers import Writer
 from tests.official import built, ic, open_official, read_everything, zarr
 from tests.official.histories import commit, create
@@ -37,11 +37,6 @@ def on_s3(server: S3Server, **options: str) -> tuple[Storage, ic.Storage]:
     prefix = uuid4().hex
     url = f"s3://{server.bucket}/{prefix}"
     return open_storage(url, options), server.official_storage(prefix)
-
-
-@pytest.fixture
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(tmp_path_factory, messy_repository, 2)
 
 
 @pytest.mark.parametrize("version", [1, 2])

@@ -15,7 +15,7 @@ from icectl.pipeline.engine import ChooseEngine
 from tests.command_line import Icectl
 from tests.copy.repositories import assert_equal, assert_sound, copy
 from tests.gc.repositories import collect, files, messy_repository, official_gc, random_repository
-from tests.official import build_zoo, built, copied, ic, open_official
+from tests.official import build_zoo, copied, ic, open_official
 from tests.official.histories import RandomHistory, commit, create
 
 SOURCES = [
@@ -26,14 +26,6 @@ SOURCES = [
     *(pytest.param((random_repository, 7100 + n, 40, 2), id=f"random-{n}") for n in range(4)),
     pytest.param((random_repository, 7200, 40, 1), id="random-v1"),
 ]
-
-
-@pytest.fixture
-def source(
-    request: pytest.FixtureRequest, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Path:
-    builder, *arguments = getattr(request, "param", (messy_repository, 2))
-    return copied(built(tmp_path_factory, builder, *arguments), tmp_path / "source")
 
 
 @pytest.mark.parametrize("source", SOURCES, indirect=True)

@@ -14,18 +14,18 @@ import numpy as np
 from icectl.checks.listing import missing
 from icectl.checks.manifest import ManifestClaim
 from icectl.checks.problem import error_of
-from icectl.errors import ObjectNotFoundError, StorageError
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, ManifestId, SnapshotId
 from icectl.model.node_columns import SnapshotColumns
 from icectl.model.repo import pruned_logs_of
 from icectl.ops.copy.transfer import count_chunks, read_digests
+from icectl.ops.gc.reachability import read_sized_snapshots
 from icectl.pipeline.comparison import compare_columns
 from icectl.pipeline.engine import ChooseEngine, Columns, Comparison, Scan
 from icectl.pipeline.id_columns import id_set
 from icectl.pipeline.listings import Listings
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
-from icectl.pipeline.references import check_root_v1, mark_snapshot, merge_claims, read_references
+from icectl.pipeline.references import check_root_v1, merge_claims, read_references
 from icectl.repository.history import read_ancestors
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
@@ -139,7 +139,7 @@ def _read_new(state: Repository, known: Set[SnapshotId], progress: Progress) -> 
     parents: dict[SnapshotId, SnapshotId | None] = {}
 
     def read(ids: Iterable[SnapshotId]) -> Iterator[SnapshotColumns]:
-        for snapshot, size in _read_snapshots(state.storage, ids, progress):
+        for snapshot, size in read_sized_snapshots(state.storage, ids, progress):
             new.sizes[snapshot.id] = size
             merge_claims(new.claims, snapshot.all_manifest_files, snapshot.id)
             yield snapshot
@@ -173,24 +173,8 @@ def _manifests_of_common(
     """Manifests that snapshots of the target use from which new ones descend."""
     common = {parent for parent in parents.values() if parent is not None and parent in known}
     chosen = sorted(common)[:MOST_COMMON]
-    found = _read_snapshots(state.storage, chosen, progress) if chosen else ()
+    found = read_sized_snapshots(state.storage, chosen, progress) if chosen else ()
     return {file.id for snapshot, _ in found for file in snapshot.all_manifest_files}
-
-
-def _read_snapshots(
-    storage: Storage, ids: Iterable[SnapshotId], progress: Progress
-) -> Iterator[tuple[SnapshotColumns, int]]:
-    """The snapshots and the sizes of their files; `FormatError` if one is missing or damaged."""
-    paths = {ObjectKind.SNAPSHOT.path(id_): id_ for id_ in ids}
-    with progress.phase("reading snapshots", len(paths)) as counter:
-        for path, data in storage.read_many(paths):
-            progress.check_time()
-            if isinstance(data, ObjectNotFoundError):
-                raise error_of(missing(path, "a version that is to be copied needs it"))
-            if isinstance(data, StorageError):
-                raise data
-            yield mark_snapshot(data, paths[path]), len(data)
-            counter.advance()
 
 
 def _find_missing(

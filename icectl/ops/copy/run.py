@@ -32,7 +32,7 @@ from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import OutOfTimeError, Progress
 from icectl.repository.containers import read_containers
 from icectl.repository.edits import DEFAULT_BRANCH
-from icectl.repository.open import open_repository
+from icectl.repository.open import has_changed, open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 
@@ -104,7 +104,7 @@ def copy_repository(
         except (FormatError, ObjectNotFoundError) as error:
             if isinstance(error, ObjectNotFoundError):
                 error = error_of(missing(error.path, "a version that is to be copied needs it"))
-            if _has_changed(found) and error.message != earlier:
+            if has_changed(found) and error.message != earlier:
                 earlier = error.message
             elif with_detached and options.selection.is_whole and _has_detached(found):
                 with_detached = False
@@ -254,15 +254,6 @@ def _notes(source: Repository, state: Repository) -> Iterator[str]:
     for prefix in read_containers(source).prefixes:
         if prefix.startswith("file://"):
             yield f"virtual chunks below {prefix} are read from there, on every machine"
-
-
-def _has_changed(repository: Repository) -> bool:
-    newest = open_repository(repository.storage)
-    return (newest.info, newest.branches(), newest.tags()) != (
-        repository.info,
-        repository.branches(),
-        repository.tags(),
-    )
 
 
 def _has_detached(repository: Repository) -> bool:

@@ -73,12 +73,14 @@ else:
     def copy_nothing(scale: Scale) -> Comparison:
         repository = dataset("linear_history", 10)
         store = object_store()
-        store.copy(repository, "same")
+        store.copy(repository, "same-by-rclone")
         s3 = ("--s3-provider", "Other", "--s3-env-auth", "--s3-no-check-bucket")
         endpoint = ("--s3-endpoint", store.environment["AWS_ENDPOINT_URL"])
-        url = repository_url("same")
+        url = repository_url("same-by-icectl")  # the round that warms up copies it
         return Comparison(
-            replace(rclone(*s3, *endpoint, repository, f":s3:{BUCKET}/same"), store=store),
+            replace(
+                rclone(*s3, *endpoint, repository, f":s3:{BUCKET}/same-by-rclone"), store=store
+            ),
             replace(icectl("copy", repository, url), store=store),
             baseline="rclone sync",
         )
