@@ -12,6 +12,7 @@ import pytest
 from icectl.cli.main import run
 from icectl.errors import FormatError, RefusedError, UsageError
 from icectl.pipeline.engine import ChooseEngine
+from icectl.storage.local import LocalStorage
 from tests.command_line import Icectl
 from tests.copy.repositories import assert_equal, assert_sound, copy
 from tests.gc.repositories import collect, files, messy_repository, official_gc, random_repository
@@ -179,6 +180,34 @@ class TestTargetsThatOthersChanged:
     def test_the_source_itself_is_refused(self, place: str, source: Path, tmp_path: Path) -> None:
         with pytest.raises(UsageError):
             copy(source, tmp_path / place)
+
+
+def test_a_target_that_collects_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the target had when the copy was planned is gone when it is published."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    repo = create(source, inline_chunk_threshold_bytes=0)
+    start = repo.lookup_branch("main")
+    with commit(repo, "data") as root:
+        root.create_array("a", shape=(64,), chunks=(16,), dtype="i8", compressors=None)[:] = 7
+    tip = repo.lookup_branch("main")
+    repo.reset_branch("main", start)
+    copy(source, target)
+    repo.reset_branch("main", tip)
+    sync = LocalStorage.sync
+    collections = 0
+
+    def collect_first(storage: LocalStorage) -> None:
+        nonlocal collections
+        if not collections:
+            collections += 1
+            collect(target)
+        sync(storage)
+
+    monkeypatch.setattr(LocalStorage, "sync", collect_first)
+    copy(source, target)
+    assert collections == 1
+    assert_equal(source, target)
+    assert_sound(target)
 
 
 class TestDamagedSources:

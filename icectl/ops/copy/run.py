@@ -95,12 +95,18 @@ def copy_repository(
     progress = progress or Progress()
     with_detached = True
     earlier = ""
+    conflict: ConflictError | None = None
     for _ in range(MAX_RESTARTS):
         found = open_repository(source)
         try:
             return _Copy(found, target, options, with_detached, progress).run()
         except OutOfTimeError:
             raise out_of_time() from None
+        except ConflictError as error:
+            # Somebody else wrote to the target.
+            if conflict is not None:
+                raise
+            conflict = error
         except (FormatError, ObjectNotFoundError) as error:
             if isinstance(error, ObjectNotFoundError):
                 error = error_of(missing(error.path, "a version that is to be copied needs it"))
@@ -154,7 +160,8 @@ class _Copy:
                 check_lost(lost, self._target)
             if options.verify is None and is_up_to_date(self._state, before, self._selection):
                 return self._result(before, lost, None)
-        plan = self._plan(before)
+        known = self._find_known(before)
+        plan = self._plan(known)
         if not options.dry_run:
             self._copy(plan)
             if options.verify is not None:
@@ -165,18 +172,21 @@ class _Copy:
                 self._target,
                 before,
                 self._selection,
+                known,
                 force=options.force,
             )
         return self._result(before, lost, plan)
 
-    def _plan(self, before: Repository | None) -> CopyPlan:
-        known: Sequence[SnapshotId] = ()
+    def _find_known(self, before: Repository | None) -> Sequence[SnapshotId]:
+        """The snapshots of the target, which has everything that they need."""
         # In spec version 1 an expiration rewrites snapshots, so that all are compared.
-        if before is not None and before.info is not None and self._options.verify is None:
-            known = ids_of(before.info.snapshots)
-        return plan_copy(
-            self._state, self._target, known, self._options.choose_engine, self._progress
-        )
+        if before is None or before.info is None or self._options.verify is not None:
+            return ()
+        return ids_of(before.info.snapshots)
+
+    def _plan(self, known: Sequence[SnapshotId]) -> CopyPlan:
+        choose = self._options.choose_engine
+        return plan_copy(self._state, self._target, known, choose, self._progress)
 
     def _copy(self, plan: CopyPlan) -> None:
         for kind in ORDER:
@@ -200,9 +210,7 @@ class _Copy:
 
     def _verify(self) -> None:
         """Compare what the target has by now with the source."""
-        again = plan_copy(
-            self._state, self._target, (), self._options.choose_engine, self._progress
-        )
+        again = self._plan(())
         if again.num_objects:
             raise StorageError(
                 f"{again.num_objects:,} objects are missing in {self._target.location} after they "

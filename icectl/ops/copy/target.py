@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from icectl.errors import (
@@ -245,10 +245,15 @@ def publish(
     storage: Storage,
     target: Repository | None,
     selection: Selection,
+    known: Collection[SnapshotId],
     *,
     force: bool,
 ) -> None:
-    """Make the copied objects a repository, by one conditional write (in spec version 2)."""
+    """Make the copied objects a repository, by one conditional write (in spec version 2).
+
+    `ConflictError` if the target no longer has all of the `known` snapshots, whose objects were
+    not copied.
+    """
     storage.sync()
     if state.info is None:
         _publish_v1(state, storage, target, selection)
@@ -257,8 +262,13 @@ def publish(
         put_back(storage, encode_repo(state.info), None, "")
         return
     info = state.info
+    relied_on = {*known} & {*ids_of(info.snapshots)}
 
     def change(before: RepoInfo) -> Edited:
+        if relied_on - {*ids_of(before.snapshots)}:
+            raise ConflictError(
+                f"{storage.location} released snapshots meanwhile", hint=Remedy("copy-again")
+            )
         if not force:
             check_lost(find_lost(source, selection, repository_at(storage, before)), storage)
         after = merge(info, before, selection)
