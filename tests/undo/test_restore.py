@@ -140,7 +140,7 @@ def test_nothing_to_do(place: Place) -> None:
         (["undo"], 16),
         (["restore", "--to", "@1"], 16),
         (["restore"], 2),
-        (["restore", "--to", "tomorrow", "--yes"], 12),
+        (["restore", "--to", "tomorrow", "--yes"], 2),
     ],
 )
 def test_refusals(place: Place, words: list[str], code: int) -> None:
