@@ -7,17 +7,19 @@ import signal
 import subprocess
 import sys
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
 
-from icectl.errors import RepositoryNotFoundError
+from icectl.errors import RepositoryNotFoundError, StorageError
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
 from tests.copy.repositories import assert_equal, assert_sound, copy
+from tests.faults.storage import FaultyStorage, fail_after
 from tests.gc.repositories import files, messy_repository
 from tests.official import built, copied, open_official
-from tests.official.histories import commit
+from tests.official.histories import commit, create
 
 
 @pytest.mark.parametrize("version", [1, 2])
@@ -56,3 +58,21 @@ def kill_copy(source: Path, target: Path) -> None:
     time.sleep(random.random() * 0.3)
     process.send_signal(signal.SIGKILL)
     process.wait()
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_failures_at_every_request(version: int, tmp_path: Path) -> None:
+    """The storage of the target fails for good at some request; the next copy finishes."""
+    source = tmp_path / "source"
+    with commit(create(source, version), "data") as root:
+        root.create_array("a", shape=(8,), chunks=(4,), dtype="i8", compressors=None)[:] = 7
+    for number in count(1):
+        target = tmp_path / f"target-{number}"
+        try:
+            copy(source, FaultyStorage(LocalStorage(target), before=fail_after(number)))
+        except StorageError:
+            copy(source, target)
+            assert_equal(source, target)
+            continue
+        break
+    assert number > 10
