@@ -41,12 +41,12 @@ def on_s3(server: S3Server, **options: str) -> tuple[Storage, ic.Storage]:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_from_server_to_server(
-    version: int,
     s3: S3Server,
     gcs_server: GcsServer,
-    tmp_path: Path,
-    tmp_path_factory: pytest.TempPathFactory,
     monkeypatch: pytest.MonkeyPatch,
+    tmp_path_factory: pytest.TempPathFactory,
+    tmp_path: Path,
+    version: int,
 ) -> None:
     for name, value in gcs_server.environment.items():
         monkeypatch.setenv(name, value)

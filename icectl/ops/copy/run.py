@@ -55,6 +55,7 @@ class CopyOptions:
 @dataclass(frozen=True, slots=True)
 class CopiedKind:
     kind: str
+    """The plural of an `ObjectKind`."""
     objects: int
     bytes: int
 
