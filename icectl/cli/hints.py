@@ -59,6 +59,12 @@ HINTS = {
     "show-config": "show the configuration with `icectl config get`",
     "configure-new-repository": "create a new repository with `icectl init --config-file`, or use "
     "`Repository.save_config` of the official package",
+    # upgrade
+    "upgrade": "upgrade it with `icectl upgrade`",
+    "copy-instead": "copy it with `icectl copy`",
+    "upgrade-to-target": "create a new repository from it with `icectl upgrade --to TARGET`",
+    "keep-late-commit": "give it a branch with `icectl branch create NAME {snapshot} --adopt`, "
+    "delete {object}, and run `icectl upgrade` again",
     # The ops log and its backups
     "list-operations": "list the operations with `icectl ops-log`",
     "name-operation": "write @N as `icectl ops-log` numbers them, a time, or the name of a backup",

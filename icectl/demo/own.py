@@ -41,7 +41,6 @@ from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, S
 from icectl.model.repo import NewCommitUpdate, Ref, RepoInfo, SnapshotInfo
 from icectl.model.snapshot import (
     ArrayNodeData,
-    ChunkIndexRange,
     DimensionShapeV2,
     GroupNodeData,
     ManifestFileInfo,
@@ -207,12 +206,8 @@ class OwnAuthor:
         refs = _chunk_refs(array)
         data = encode_manifest(Manifest(2, manifest_id, (ArrayManifest(array.id, refs),)))
         self._storage.put_if_absent(STANDARD.manifest(manifest_id), data)
-        extents = tuple(
-            ChunkIndexRange(int(column.min()), int(column.max()) + 1)
-            for column in refs.coordinates.T
-        )
         info = ManifestFileInfo(manifest_id, len(data), len(refs))
-        array.manifest = ManifestRef(manifest_id, extents), info
+        array.manifest = ManifestRef(manifest_id, refs.extents()), info
 
 
 def _array_at(session: _Session, path: str) -> _Array:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from icectl.model.ids import ManifestId, NodeId
+from icectl.model.snapshot import ChunkIndexRange
 from icectl.model.values import UnknownField
 
 if TYPE_CHECKING:
@@ -74,6 +75,13 @@ class ChunkRefs:
 
     def __len__(self) -> int:
         return len(self.kind)
+
+    def extents(self) -> tuple[ChunkIndexRange, ...]:
+        """The smallest ranges that contain every coordinate; there must be some."""
+        return tuple(
+            ChunkIndexRange(int(column.min()), int(column.max()) + 1)
+            for column in self.coordinates.T
+        )
 
     def take(self, rows: NDArray[np.intp] | slice) -> ChunkRefs:
         return self._mapped(lambda column: column[rows], lambda spans: spans.take(rows))

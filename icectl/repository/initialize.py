@@ -57,12 +57,7 @@ def initialize_repository(
         raise UsageError(
             "repositories of spec version 1 have no metadata", hint="use spec version 2"
         )
-    if storage.is_bucket_root:
-        raise UsageError(
-            f"{storage.location} is the root of a bucket, where official clients create no "
-            "repository",
-            hint=Remedy("add-prefix", {"location": f"{storage.location}/repository"}),
-        )
+    check_not_bucket_root(storage)
     _check_empty(storage)
     storage.ensure_conditional_creates()
     now = read_write_time(storage)
@@ -70,6 +65,15 @@ def initialize_repository(
         _initialize_v2(storage, now, config, metadata)
     else:
         _initialize_v1(storage, now, config)
+
+
+def check_not_bucket_root(storage: Storage) -> None:
+    if storage.is_bucket_root:
+        raise UsageError(
+            f"{storage.location} is the root of a bucket, where official clients create no "
+            "repository",
+            hint=Remedy("add-prefix", {"location": f"{storage.location}/repository"}),
+        )
 
 
 def _initialize_v2(

@@ -15,6 +15,7 @@ from icectl.errors import (
     FormatError,
     ObjectNotFoundError,
     RefNotFoundError,
+    Remedy,
     StorageError,
     UnsupportedError,
 )
@@ -78,7 +79,7 @@ class Repository:
         if not self.is_writable:
             raise UnsupportedError(
                 f"repositories of the generation {self.generation} can only be read",
-                hint="open and migrate it with the official package of its time to change it",
+                hint=Remedy("upgrade-to-target"),
             )
 
     def check_online(self) -> None:

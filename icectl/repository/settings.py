@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 
-from icectl.errors import UnsupportedError
+from icectl.errors import Remedy, UnsupportedError
 from icectl.format.envelope import Generation
 from icectl.format.values import encode_metadata
 from icectl.model.repo import Availability, RepoInfo, RepoStatus
@@ -70,5 +70,5 @@ def _check_v2(repository: Repository, what: str) -> None:
     if repository.generation is Generation.V1:
         raise UnsupportedError(
             f"a repository of spec version 1 has no place for {what}",
-            hint="upgrade it with the official package's `icechunk.upgrade_icechunk_repository`",
+            hint=Remedy("upgrade"),
         )

@@ -6,25 +6,62 @@ version 2 writes. They have no backups, because no earlier state was ever writte
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
+    Availability,
     BranchCreatedUpdate,
     NewCommitUpdate,
     NewDetachedSnapshotUpdate,
+    Ref,
+    RepoInfo,
     RepoInitializedUpdate,
+    RepoStatus,
     SnapshotInfo,
     TagCreatedUpdate,
     TagDeletedUpdate,
     Update,
+    parents_of,
+    times_of,
 )
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.history import find_reachable, walk
 
 AFTER_COMMIT = 1000
 """How long after its commit a ref was created, in microseconds; the times are not known."""
+
+
+def migrated_state(
+    snapshots: Sequence[SnapshotInfo],
+    branches: Mapping[str, SnapshotId],
+    tags: Mapping[str, SnapshotId],
+    deleted_tags: Mapping[str, SnapshotId],
+    deleted_tag_names: Iterable[str],
+    config: bytes | None,
+) -> RepoInfo:
+    """The state that a migration writes, without its own entry of the ops log.
+
+    `deleted_tags` are those whose targets are known; the rest is as `synthetic_log` needs it.
+    """
+    parents = parents_of(snapshots)
+    *_, root = walk(branches[DEFAULT_BRANCH], parents.__getitem__)
+    return RepoInfo(
+        spec_version=2,
+        tags=_refs(tags),
+        branches=_refs(branches),
+        deleted_tags=tuple(sorted(deleted_tag_names, key=str.encode)),
+        snapshots=snapshots,
+        status=RepoStatus(Availability.ONLINE, times_of(snapshots)[root]),
+        metadata=(),
+        latest_updates=synthetic_log(snapshots, branches, tags, deleted_tags),
+        config=config,
+    )
+
+
+def _refs(targets: Mapping[str, SnapshotId]) -> tuple[Ref, ...]:
+    return tuple(Ref(name, targets[name]) for name in sorted(targets, key=str.encode))
 
 
 def synthetic_log(

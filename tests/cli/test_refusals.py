@@ -475,7 +475,7 @@ def test_an_old_generation_is_never_changed(icectl: Icectl, shared_fixtures: Pat
     location = str(shared_fixtures / "test-repo-0.1.0")
     for call in ("branch create x", "tag create x", "branch reset main main~1"):
         outcome = icectl(*call.split(), "-r", location)
-        refused(outcome, 15, "can only be read", "official package")
+        refused(outcome, 15, "can only be read", "icectl upgrade --to TARGET")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may do everything on local disk")

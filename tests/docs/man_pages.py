@@ -35,6 +35,7 @@ RELATED = {
     "validate": ("icectl-rules(7)", "icectl-repair(1)", "icectl-recovery(7)"),
     "repair": ("icectl-recovery(7)", "icectl-rules(7)", "icectl-validate(1)"),
     "branch": ("icectl-recovery(7)",),
+    "upgrade": ("icectl-validate(1)", "icectl-gc(1)"),
     "export": ("icectl-tables(7)", "icectl-sql(1)"),
     "sql": ("icectl-tables(7)", "icectl-export(1)"),
 }

@@ -71,6 +71,7 @@ CALLS = {
     "copy": "copy weather copied --dry-run",
     "validate": "validate --level chunks",
     "repair": "repair --dry-run",
+    "upgrade": "upgrade --dry-run",
     "stats": "stats --by branches --by tags --by snapshots --older-than 7d",
     "export": "export refs --to tables --format csv",
     "inspect-file": "inspect-file repo",

@@ -17,7 +17,9 @@ import sys
 
 from icectl.model.ids import SnapshotId
 from icectl.ops.adopt import adopt_snapshot
+from icectl.ops.import_legacy.execute import import_repository
 from icectl.ops.undo.run import UndoOptions, execute_undo, plan_restore, plan_undo
+from icectl.ops.upgrade import execute_upgrade, plan_upgrade
 from icectl.pipeline.progress import Progress
 from icectl.repository.config import update_config
 from icectl.repository.initialize import initialize_repository
@@ -31,6 +33,10 @@ def operate(root: str, operation: str) -> None:
     storage = LocalStorage(root)
     if operation.startswith("initialize"):
         initialize_repository(storage, spec_version=int(operation[-1]))
+        return
+    if operation.startswith("import:"):
+        source = open_repository(LocalStorage(operation.removeprefix("import:")))
+        import_repository(source, storage, Progress())
         return
     repository = open_repository(storage)
     tip = repository.branches()["main"]
@@ -56,6 +62,9 @@ def operate(root: str, operation: str) -> None:
     elif operation.startswith("adopt:"):
         lost = SnapshotId.parse(operation.removeprefix("adopt:"))
         adopt_snapshot(repository, "adopted", lost, Progress())
+    elif operation == "upgrade":
+        plan = plan_upgrade(repository, Progress())
+        execute_upgrade(storage, plan, Progress())
     elif operation == "update_config":
         update_config(repository, lambda config: {**config, "inline_chunk_threshold_bytes": 4321})
     else:

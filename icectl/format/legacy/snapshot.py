@@ -21,7 +21,7 @@ from icectl.format.legacy.payload import (
 )
 from icectl.format.legacy.zarr_metadata import ArrayMetadata, encode_zarr_json
 from icectl.format.values import encode_metadata
-from icectl.model.ids import ManifestId, NodeId, SnapshotId
+from icectl.model.ids import ManifestId, NodeId, ObjectId, SnapshotId
 from icectl.model.snapshot import (
     ArrayNodeData,
     ChunkIndexRange,
@@ -35,6 +35,7 @@ from icectl.model.snapshot import (
 _COMMIT = (("id", "written_at", "message"),)
 _NODE = (("id", "path", "user_attributes", "node_data"),)
 _MANIFEST_REF = (("object_id", "extents"), ("object_id", "flags", "extents"))
+_ATTRIBUTES_REF = (("object_id", "location", "flags"), ("object_id", "location"))
 _EXTENTS = (("start", "end"),)
 _Layouts = tuple[tuple[str, ...], ...]
 _FILE_INFO: _Layouts = (("id", "size_bytes", "num_chunk_refs"),)
@@ -104,6 +105,23 @@ def _manifest_file(value: object, layouts: _Layouts) -> ManifestFileInfo:
         size_bytes=unsigned(fields.get("size_bytes", 0), what, 64),
         num_chunk_refs=unsigned(fields.get("num_chunk_refs", 0), what, 32),
     )
+
+
+def find_attribute_files(payload: bytes | bytearray) -> dict[str, str]:
+    """The path of each node that keeps its attributes in a file, and the id of the file.
+
+    The early specification describes such references, but not the file; no release wrote any.
+    """
+    found = {}
+    nodes = take(read_fields(payload, "snapshot"), "nodes", "the snapshot")
+    for path, node in mapping(nodes, "the list of nodes").items():
+        what = f"the node {path!r}"
+        attributes = record(node, _NODE, what).get("user_attributes")
+        choice, content = (None, None) if attributes is None else variant(attributes, what)
+        if choice == "Ref":
+            fields = record(content, _ATTRIBUTES_REF, what)
+            found[path] = str(object_id(ObjectId, take(fields, "object_id", what)))
+    return found
 
 
 def _nodes(value: object) -> Iterator[NodeSnapshot]:

@@ -52,7 +52,7 @@ def check_repository(repository: Repository) -> None:
     if not repository.is_writable:
         raise UnsupportedError(
             f"repositories of the generation {repository.generation} cannot be collected",
-            hint="open and migrate it with the official package of its time",
+            hint=Remedy("upgrade-to-target"),
         )
     repository.check_online()
 
