@@ -105,15 +105,18 @@ class UpgradeResult:
     resumed: bool
     """Whether an earlier upgrade had begun."""
     location: str
-    from_version: int
-    to_version: int
-    branches: int
-    tags: int
-    deleted_tags: int
+    from_generation: str
+    """"v2" if there is nothing to do."""
+    to_spec_version: int
+    branches: tuple[str, ...]
+    tags: tuple[str, ...]
+    deleted_tags: tuple[str, ...]
     snapshots: int
     operations: int
     """Entries of the new ops log."""
+    unreachable_snapshots: tuple[SnapshotId, ...]
     detached: tuple[DetachedSnapshot, ...]
+    """The unreachable snapshots, described."""
     kept_detached: bool
     old_files: int
     """Files of spec version 1 to delete."""
@@ -155,13 +158,14 @@ class UpgradePlan:
         return UpgradeResult(
             dry_run=dry_run,
             location=self.storage.location,
-            from_version=2 if self.is_empty else 1,
-            to_version=2,
-            branches=len(state.branches),
-            tags=len(state.tags),
-            deleted_tags=len(state.deleted_tags),
+            from_generation=Generation.V2 if self.is_empty else Generation.V1,
+            to_spec_version=2,
+            branches=tuple(ref.name for ref in state.branches),
+            tags=tuple(ref.name for ref in state.tags),
+            deleted_tags=state.deleted_tags,
             snapshots=len(state.snapshots),
             operations=len(state.latest_updates) + (self.state is not None),
+            unreachable_snapshots=tuple(snapshot.id for snapshot in self.detached),
             detached=self.detached,
             kept_detached=self.keep_detached,
             resumed=self.current is not None and not self.is_empty,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from icectl.format.envelope import Generation
 from icectl.ops.upgrade import DetachedSnapshot, UpgradeResult
 from icectl.render.blocks import Block, Column, Table
 from icectl.render.text import first_line, format_count, format_time_short
@@ -12,8 +13,8 @@ MOST_ROWS = 50
 
 
 def render_upgrade(result: UpgradeResult) -> Iterator[Block]:
-    if result.from_version == result.to_version:
-        yield f"The repository has spec version {result.to_version} already."
+    if result.from_generation == Generation.V2:
+        yield f"The repository has spec version {result.to_spec_version} already."
         return
     if result.detached:
         yield from detached_table(result.detached)
@@ -23,17 +24,17 @@ def render_upgrade(result: UpgradeResult) -> Iterator[Block]:
         yield "An earlier upgrade was interrupted; this one finishes it."
     counts = (
         format_count(result.snapshots, "snapshot"),
-        format_count(result.branches, "branch", "branches"),
-        format_count(result.tags, "tag"),
-        format_count(result.deleted_tags, "deleted tag"),
+        format_count(len(result.branches), "branch", "branches"),
+        format_count(len(result.tags), "tag"),
+        format_count(len(result.deleted_tags), "deleted tag"),
         format_count(result.operations, "operation"),
     )
     verb = "would be upgraded" if result.dry_run else "upgraded"
-    yield f"{result.location} {verb} to spec version {result.to_version}: {', '.join(counts)}"
+    yield f"{result.location} {verb} to spec version {result.to_spec_version}: {', '.join(counts)}"
     files = format_count(result.old_files, "file")
     verb = "would be moved" if result.dry_run else "moved"
     yield (
-        f"{files} of spec version {result.from_version} {verb} to ",
+        f"{files} of spec version 1 {verb} to ",
         (str(result.backup), "path"),
     )
 

@@ -88,7 +88,7 @@ def test_equals_the_official_upgrade(repository: Path, tmp_path: Path, icectl: I
     checked = icectl("validate", "-r", str(ours), "--level", "data", "--fail-on", "warning")
     assert checked.code == 0, checked.out
     again = icectl("upgrade", "-r", str(ours), "--json")
-    assert (again.code, again.document["from_version"]) == (0, 2)
+    assert (again.code, again.document["from_generation"]) == (0, "v2")
 
 
 def test_equals_the_migrated_fixture(shared_fixtures: Path, tmp_path: Path) -> None:
@@ -125,8 +125,11 @@ def test_dry_run_lists_what_no_ref_reaches(original: Path, tmp_path: Path, icect
     plan = icectl("upgrade", "-r", str(path), "--dry-run", "--json").document
     [detached] = plan["detached"]
     assert (detached["message"], detached["error"]) == ("detached", None)
-    assert (plan["branches"], plan["tags"], plan["deleted_tags"]) == (3, 2, 2)
-    assert (plan["from_version"], plan["to_version"], plan["dry_run"]) == (1, 2, True)
+    assert plan["unreachable_snapshots"] == [detached["id"]]
+    assert [len(plan[kind]) for kind in ("branches", "tags", "deleted_tags")] == [3, 2, 2]
+    assert "main" in plan["branches"]
+    assert (plan["from_generation"], plan["to_spec_version"]) == ("v1", 2)
+    assert plan["dry_run"] is True
     assert detached["id"] in icectl("upgrade", "-r", str(path), "--dry-run").out
     refused = icectl("upgrade", "-r", str(path))
     assert refused.code == 16
