@@ -108,6 +108,7 @@ COMMANDS = (
     Command("expire", "Release old snapshots from the history", "expire:expire"),
     Command("gc", "Delete unreferenced objects", "gc:collect"),
     Command("repair", "Repair what validate finds", "repair:repair"),
+    Command("copy", "Copy the repository to another place, or update a copy", "copy:copy"),
     Command("upgrade", "Upgrade a repository from spec version 1 to version 2", "upgrade:upgrade"),
     Command("validate", "Check the repository for damage", "validate:validate"),
     Command("stats", "Show storage usage", "stats:stats"),

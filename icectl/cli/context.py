@@ -69,20 +69,23 @@ class CommandContext:
         """The location of the repository, found as the help of `--repo` says."""
         return self._find_location(self.options.repo)
 
-    def _find_location(self, repo: str | None) -> Location:
+    def _find_location(self, repo: str | None, options: Sequence[str] = ()) -> Location:
         from icectl.cli.locations import find_location, is_hidden_directory
 
-        found = find_location(repo, self.options.storage_option or (), self.environ)
+        found = find_location(repo, options or self.options.storage_option or (), self.environ)
         named = repo or self.environ.get("ICECTL_REPO")
         if named and is_hidden_directory(named, found):
             self.note(f"{named} is a name from the config file; for the directory, write ./{named}")
         return found
 
-    def open_storage(self, location: str | None = None) -> Storage:
-        """Return the storage at `location` (default: `self.location`) without reading from it."""
+    def open_storage(self, location: str | None = None, options: Sequence[str] = ()) -> Storage:
+        """Return the storage at `location` (default: `self.location`) without reading from it.
+
+        `options` are its storage options (default: those of `--storage-option`).
+        """
         from icectl.cli.locations import open_location
 
-        found = self.location if location is None else self._find_location(location)
+        found = self.location if location is None else self._find_location(location, options)
         return open_location(found, self.environ)
 
     def open_repository(self, at_op: str | None = None, *, for_update: bool = False) -> Repository:

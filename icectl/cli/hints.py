@@ -32,6 +32,11 @@ HINTS = {
     "omit-repository": "omit -r for a file outside of the repository",
     "make-demo": "icectl demo demo-repo",
     "install-demo": "run pip install 'icectl[demo]', or omit --writer to let icectl write it",
+    # Copies
+    "copy-again": "run the same `icectl copy` again; it continues",
+    "repair-target": "copy to another place, or repair it with `icectl repair -r {location}`",
+    "force-copy": "copy to another place, or overwrite it with --force",
+    "copy-then-expire": "copy all of it, then run icectl expire on the copy",
     # Refs, commits and nodes
     "list-refs": "list the names with `icectl branch list` and `icectl tag list`",
     "list-ancestors": "list them with `icectl log {ref}`",

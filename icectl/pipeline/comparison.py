@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +55,15 @@ class ColumnComparison:
             {name: column[found] for name, column in self._columns.items()},
             int((size == MISSING).sum()),
         )
+
+    def map_mismatches(
+        self, function: Callable[[Columns], Iterable[Any]], label: str = ""
+    ) -> Iterator[Any]:
+        found = self.mismatches()
+        if len(found):
+            yield from function(
+                {"high": found.ids.high, "low": found.ids.low, "size": found.size, **found.columns}
+            )
 
 
 def compare_columns(

@@ -154,6 +154,15 @@ class Comparison(Protocol):
     def mismatches(self, known: IdSet | None = None, limit: int | None = None) -> Mismatches:
         """The referenced objects that are missing or have the wrong size, except `known`."""
 
+    def map_mismatches(
+        self, function: Callable[[Columns], Iterable[Any]], label: str = ""
+    ) -> Iterator[Any]:
+        """What the function yields for blocks of all of them: keys, `size` and reference columns.
+
+        Unlike other functions this one may change something, if repeating it is harmless. It
+        must be picklable and yield few values.
+        """
+
 
 class Engine(Protocol):
     @property

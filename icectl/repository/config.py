@@ -48,7 +48,7 @@ def update_config(repository: Repository, change: ConfigChange) -> None:
     """Apply `change` to the configuration; it may be called more than once."""
     repository.check_writable()
     if repository.generation is Generation.V1:
-        _update_config_file(
+        update_config_file(
             repository.storage,
             lambda data: encode_config_yaml(change(_decode_config_yaml(data or b""))),
         )
@@ -64,7 +64,7 @@ def update_config(repository: Repository, change: ConfigChange) -> None:
     update_repo(repository.storage, edit, found=repository.found)
 
 
-def _update_config_file(storage: Storage, change: Callable[[bytes | None], bytes]) -> None:
+def update_config_file(storage: Storage, change: Callable[[bytes | None], bytes]) -> None:
     """Apply `change` to the text of the configuration file, keeping a copy of the old one."""
     storage.ensure_conditional_writes()
     for _ in range(MAX_ATTEMPTS):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from icectl.errors import (
     FormatError,
     Hint,
+    IcectlError,
     ObjectNotFoundError,
     Remedy,
     RepositoryNotFoundError,
@@ -62,6 +63,19 @@ def open_repository(
         error.hint = error.hint or describe_backups(storage)
         raise error.at(REPO_PATH) from None
     return _logged(repository)
+
+
+def has_changed(repository: Repository) -> bool:
+    """Whether there is a newer state that can be read."""
+    try:
+        newest = open_repository(repository.storage)
+    except IcectlError:
+        return False
+    return (newest.info, newest.branches(), newest.tags()) != (
+        repository.info,
+        repository.branches(),
+        repository.tags(),
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ UNIT_ITEMS = 256
 OBJECTS_PER_SHARD = 50_000
 MOST_SHARDS = 1024
 MOST_TASKS = 1024
+MISMATCHES_PER_TASK = 16_384
 MOST_FOREIGN = 10_000
 """Foreign names that are reported: the driver must not hold a directory of them."""
 _SMALLEST = -(2**63)
@@ -353,6 +354,24 @@ class SparkComparison:
         size = table.column("size").fill_null(MISSING).to_numpy().copy()
         size[is_missing] = MISSING
         return Mismatches(batch_ids(table), size, self.schema.read(REFERENCES, table), num_missing)
+
+    def map_mismatches(
+        self, function: Callable[[Columns], Iterable[Any]], label: str = ""
+    ) -> Iterator[Any]:
+        kinds = (executors.ABSENT, executors.WRONG_SIZE)
+        count = sum(self.counts.get(kind, (0, 0))[0] for kind in kinds)
+        if not count:
+            return
+        mapped = partial(executors.map_mismatches, self.schema, function)
+
+        def collect() -> list[Any]:
+            rows = self._rows(*kinds).select(*KEYS, "size", *self.schema.values)
+            # By id, so that a task that is repeated finds its own objects again.
+            rows = rows.repartition(-(-count // MISMATCHES_PER_TASK), *KEYS)
+            return map_in_arrow(rows, mapped, executors.NOTE_SQL).collect()  # type: ignore[no-any-return]
+
+        found = run_job(self.spark, self.progress, f"{label} on Spark" if label else "", collect)
+        yield from (pickle.loads(row.note) for row in found)  # noqa: S301 -- ours
 
     def _rows(self, *kinds: int) -> Any:
         return self.outcome.where(sql.col("what").isin(*kinds))

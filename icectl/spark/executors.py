@@ -84,11 +84,28 @@ def map_rows(
 ) -> Iterator[Any]:
     """The pickled notes of a function of rows."""
     for batch in batches:
-        ids = batch_ids(batch)
-        columns: Columns = {"high": ids.high, "low": ids.low}
-        columns |= schema.read(table, batch)
-        notes = [pickle.dumps(note) for _, note in function(columns)]
-        yield pa.RecordBatch.from_pydict({"note": pa.array(notes, pa.binary())})
+        yield _note_batch(note for _, note in function(_columns_of(schema, table, batch)))
+
+
+def map_mismatches(
+    schema: RowSchema, function: Callable[[Columns], Iterable[Any]], batches: Batches
+) -> Iterator[Any]:
+    """The pickled notes of a function of references that are missing or have the wrong size."""
+    for batch in batches:
+        columns = _columns_of(schema, REFERENCES, batch)
+        columns["size"] = batch.column("size").to_numpy()
+        yield _note_batch(function(columns))
+
+
+def _columns_of(schema: RowSchema, table: str, batch: Any) -> Columns:
+    ids = batch_ids(batch)
+    return {"high": ids.high, "low": ids.low, **schema.read(table, batch)}
+
+
+def _note_batch(notes: Iterable[Any]) -> Any:
+    return pa.RecordBatch.from_pydict(
+        {"note": pa.array([pickle.dumps(note) for note in notes], pa.binary())}
+    )
 
 
 def read_parts(read: Callable[[Any], Iterator[Any]], batches: Batches) -> Iterator[Any]:

@@ -52,16 +52,25 @@ class ObjectStore:
             raise RuntimeError(f"the object store ended with {self._process.wait()}")
         return line
 
+    @property
+    def direct_url(self) -> str:
+        """Of the server itself, without latency."""
+        return self._direct.url
+
     def copy(self, repository: Path, name: str) -> None:
         """Make `s3://BUCKET/NAME` equal to the local repository, without latency."""
-        rclone = [program("rclone"), "sync", "--config", os.devnull, "--quiet", "--ignore-times"]
+        self._rclone("sync", "--ignore-times", repository, f":s3:{BUCKET}/{name}")
+
+    def remove(self, name: str) -> None:
+        self._rclone("purge", f":s3:{BUCKET}/{name}", check=False)
+
+    def _rclone(self, *words: object, check: bool = True) -> None:
+        rclone = [program("rclone"), "--config", os.devnull, "--quiet"]
         rclone += ["--transfers", TRANSFERS, "--checkers", TRANSFERS]
         rclone += ["--s3-provider", "Other", "--s3-env-auth", "--s3-endpoint", self._direct.url]
         rclone += ["--s3-no-check-bucket", "--s3-no-head"]
         subprocess.run(
-            [*rclone, repository, f":s3:{BUCKET}/{name}"],
-            env=os.environ | self._direct.environment,
-            check=True,
+            [*rclone, *map(str, words)], env=os.environ | self._direct.environment, check=check
         )
 
     def copy_once(self, repository: Path) -> str:

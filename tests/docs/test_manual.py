@@ -68,6 +68,7 @@ CALLS = {
     "flags set": "flags set delete_tag off",
     "expire": "expire --keep-last 2 --dry-run",
     "gc": "gc --older-than 7d --dry-run",
+    "copy": "copy weather copied --dry-run",
     "validate": "validate --level chunks",
     "repair": "repair --dry-run",
     "upgrade": "upgrade --dry-run",

@@ -301,6 +301,17 @@ def test_exact_comparison(engine: Engine, storage: LocalStorage) -> None:
     rows = zip(numbers_in_order(wrong.ids), wrong.size.tolist(), strict=True)
     assert dict(rows) == {2: 9, 3: 5, 4: -1}
     assert wrong.num_missing == 1 and wrong.size[0] == -1
+    mapped = [row for rows in found.map_mismatches(_wrong_rows, "mapping") for row in rows]
+    assert sorted(mapped) == [(2, 9, 5), (3, 5, 6), (4, -1, 5)]
+    references = engine.scan(work(storage, items[:0]), Progress())
+    nothing = compare(engine, storage, references, exact_sizes=True)
+    assert not [*nothing.map_mismatches(_wrong_rows)]
+
+
+def _wrong_rows(columns: Columns) -> Iterator[list[tuple[int, int, int]]]:
+    """The number, the size and the expected size of each row."""
+    numbers = numbers_in_order(IdSet(columns["high"], columns["low"]))
+    yield [*zip(numbers, columns["size"].tolist(), columns["end"].tolist(), strict=True)]
 
 
 def numbers_in_order(ids: IdSet) -> list[int]:

@@ -1,7 +1,7 @@
 """Storages that misbehave on purpose, around a real one.
 
 Every request of the contract passes `before` and `after` a hook with its number, its method
-and its path; a bulk delete passes them for each path. What a hook raises is what the caller
+and its path; a bulk write or delete passes them for each path. What a hook raises is what the caller
 sees: `before` nothing has happened yet, `after` it has and only the answer is lost. `alter`
 changes the bytes that are read.
 
@@ -18,6 +18,7 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeVar
 
 from icectl.errors import StorageError
@@ -25,6 +26,7 @@ from icectl.storage.contract import (
     WHOLE_DIRECTORY,
     ListingShard,
     ObjectInfo,
+    Outcome,
     Storage,
     Version,
     VersionedBytes,
@@ -131,22 +133,22 @@ class FaultyStorage(Storage):
 
     def write_many(
         self, items: Iterable[tuple[str, bytes]], *, concurrency: int = 16
-    ) -> Iterator[tuple[str, StorageError | None]]:
+    ) -> Iterator[Outcome]:
         for path, data in items:
-            try:
-                self._do("write_many", path, lambda: list(self.inner.write_many([(path, data)])))  # noqa: B023
-                yield path, None
-            except StorageError as error:
-                yield path, error
+            one = [(path, data)]
+            yield from self._outcomes("write_many", path, partial(self.inner.write_many, one))
 
-    def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
+    def delete_many(self, paths: Iterable[str]) -> Iterator[Outcome]:
         for path in paths:
-            try:
-                yield from self._do(
-                    "delete_many", path, lambda path=path: list(self.inner.delete_many([path]))
-                )
-            except StorageError as error:
-                yield path, error
+            yield from self._outcomes("delete_many", path, partial(self.inner.delete_many, [path]))
+
+    def _outcomes(
+        self, method: str, path: str, action: Callable[[], Iterator[Outcome]]
+    ) -> Iterator[Outcome]:
+        try:
+            yield from self._do(method, path, lambda: list(action()))
+        except StorageError as error:
+            yield path, error
 
     def ensure_conditional_writes(self) -> None:
         self._do("ensure_conditional_writes", "", self.inner.ensure_conditional_writes)

@@ -142,6 +142,13 @@ def read_snapshots(
     storage: Storage, ids: Iterable[SnapshotId], progress: Progress
 ) -> Iterator[SnapshotColumns]:
     """The snapshots in no particular order; `FormatError` if one is missing or damaged."""
+    return (snapshot for snapshot, _ in read_sized_snapshots(storage, ids, progress))
+
+
+def read_sized_snapshots(
+    storage: Storage, ids: Iterable[SnapshotId], progress: Progress
+) -> Iterator[tuple[SnapshotColumns, int]]:
+    """The same, with the sizes of their files."""
     paths = {ObjectKind.SNAPSHOT.path(id_): id_ for id_ in ids}
     with progress.phase("reading snapshots", len(paths)) as counter:
         for path, data in storage.read_many(paths):
@@ -150,7 +157,7 @@ def read_snapshots(
                 raise error_of(missing(path, "a kept version needs it"))
             if isinstance(data, StorageError):
                 raise data
-            yield mark_snapshot(data, paths[path])
+            yield mark_snapshot(data, paths[path]), len(data)
             counter.advance()
 
 

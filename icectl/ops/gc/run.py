@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from icectl.errors import ConflictError, FormatError, IcectlError, StorageError
+from icectl.errors import ConflictError, FormatError, StorageError
 from icectl.ops.gc.backups import BackupPlan, plan_backups
 from icectl.ops.gc.execute import Deleted, VoidPlanError, execute_gc
 from icectl.ops.gc.plan import GcPlan, plan_gc, protect_usable
@@ -20,7 +20,7 @@ from icectl.pipeline.engine import ChooseEngine
 from icectl.pipeline.local_engine import local_engine
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
-from icectl.repository.open import open_repository
+from icectl.repository.open import has_changed, open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
 
@@ -75,7 +75,7 @@ def plan_run(
         except (FormatError, StorageError) as error:
             # Another gc may have deleted objects that only the older state needed; an object that
             # the newer state lacks as well is lost.
-            if error.message == earlier or not _has_changed(repository):
+            if error.message == earlier or not has_changed(repository):
                 raise
             earlier = error.message
     raise ConflictError(
@@ -133,15 +133,3 @@ def _plan(repository: Repository, options: GcOptions, progress: Progress) -> Pla
         )
     check_max_delete(plan, options.only, backups, options.max_delete)
     return PlannedRun(plan, backups, num_spared)
-
-
-def _has_changed(repository: Repository) -> bool:
-    try:
-        newest = open_repository(repository.storage)
-    except IcectlError:
-        return False
-    return (newest.info, newest.branches(), newest.tags()) != (
-        repository.info,
-        repository.branches(),
-        repository.tags(),
-    )

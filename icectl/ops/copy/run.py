@@ -1,0 +1,270 @@
+"""The whole copy: read one state of the source, copy what it needs, publish it.
+
+If an object vanishes at the source, a writer has collected garbage there: the newer state is
+planned. If the same state still needs it, the source is damaged, and nothing is published.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from icectl.checks.listing import missing
+from icectl.checks.problem import error_of
+from icectl.errors import ConflictError, FormatError, ObjectNotFoundError, StorageError
+from icectl.model.ids import SnapshotId
+from icectl.model.repo import Availability, ids_of
+from icectl.ops.copy.plan import ORDER, CopyPlan, plan_copy
+from icectl.ops.copy.state import Selection, select_state
+from icectl.ops.copy.target import (
+    check_lost,
+    check_same_repository,
+    find_lost,
+    is_up_to_date,
+    open_target,
+    publish,
+)
+from icectl.ops.copy.transfer import CompareChunks, MoveChunks, Moved, Transfer, out_of_time
+from icectl.pipeline.engine import REFERENCES, ChooseEngine
+from icectl.pipeline.local_engine import local_engine
+from icectl.pipeline.objects import ObjectKind
+from icectl.pipeline.progress import OutOfTimeError, Progress
+from icectl.repository.containers import read_containers
+from icectl.repository.edits import DEFAULT_BRANCH
+from icectl.repository.open import has_changed, open_repository
+from icectl.repository.repository import Repository
+from icectl.storage.contract import Storage
+
+MAX_RESTARTS = 20
+ROWS_PER_TASK = 16_384
+
+
+@dataclass(frozen=True, slots=True)
+class CopyOptions:
+    selection: Selection = field(default_factory=Selection)
+    dry_run: bool = False
+    force: bool = False
+    verify: str | None = None
+    """`sizes` or `bytes`."""
+    concurrency: int | None = None
+    bytes_per_second: int | None = None
+    choose_engine: ChooseEngine = local_engine
+
+
+@dataclass(frozen=True, slots=True)
+class CopiedKind:
+    kind: str
+    """The plural of an `ObjectKind`."""
+    objects: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class CopyResult:
+    source: str
+    target: str
+    spec_version: int
+    dry_run: bool
+    is_new: bool
+    """The target was not a repository before."""
+    is_up_to_date: bool
+    """There was nothing to do."""
+    branches: int
+    tags: int
+    snapshots: int
+    """Of the state that was copied."""
+    copied: tuple[CopiedKind, ...]
+    """Or what would be copied."""
+    verified: str | None
+    lost: tuple[str, ...]
+    """What the target had and the source never had; only with `force`."""
+    notes: tuple[str, ...]
+
+    @property
+    def objects(self) -> int:
+        return sum(kind.objects for kind in self.copied)
+
+    @property
+    def bytes(self) -> int:
+        return sum(kind.bytes for kind in self.copied)
+
+
+def copy_repository(
+    source: Storage, target: Storage, options: CopyOptions, progress: Progress | None = None
+) -> CopyResult:
+    progress = progress or Progress()
+    with_detached = True
+    earlier = ""
+    conflict: ConflictError | None = None
+    for _ in range(MAX_RESTARTS):
+        found = open_repository(source)
+        try:
+            return _Copy(found, target, options, with_detached, progress).run()
+        except OutOfTimeError:
+            raise out_of_time() from None
+        except ConflictError as error:
+            # Somebody else wrote to the target.
+            if conflict is not None:
+                raise
+            conflict = error
+        except (FormatError, ObjectNotFoundError) as error:
+            if isinstance(error, ObjectNotFoundError):
+                error = error_of(missing(error.path, "a version that is to be copied needs it"))
+            if has_changed(found) and error.message != earlier:
+                earlier = error.message
+            elif with_detached and options.selection.is_whole and _has_detached(found):
+                with_detached = False
+            else:
+                raise error from None
+    raise ConflictError(
+        f"the source was changed by others during each of {MAX_RESTARTS} attempts to copy it",
+        hint="nothing was published; try again when fewer writers are at work",
+    )
+
+
+class _Copy:
+    """One attempt, from one state of the source."""
+
+    def __init__(
+        self,
+        source: Repository,
+        target: Storage,
+        options: CopyOptions,
+        with_detached: bool,
+        progress: Progress,
+    ) -> None:
+        self._source = source
+        self._target = target
+        self._options = options
+        self._selection = options.selection
+        self._progress = progress
+        self._state = select_state(source, options.selection, with_detached=with_detached)
+        left = progress.seconds_left
+        self._transfer = Transfer(
+            source.storage,
+            target,
+            options.concurrency,
+            options.bytes_per_second,
+            None if left is None else time.time() + left,
+        )
+        self._notes = [*_notes(source, self._state)]
+
+    def run(self) -> CopyResult:
+        options = self._options
+        before = open_target(self._target, self._source.storage)
+        lost: list[str] = []
+        if before is not None:
+            check_same_repository(self._source, before)
+            lost = find_lost(self._source, self._selection, before)
+            if not options.force:
+                check_lost(lost, self._target)
+            if options.verify is None and is_up_to_date(self._state, before, self._selection):
+                return self._result(before, lost, None)
+        known = self._find_known(before)
+        plan = self._plan(known)
+        if not options.dry_run:
+            self._copy(plan)
+            if options.verify is not None:
+                self._verify()
+            publish(
+                self._source,
+                self._state,
+                self._target,
+                before,
+                self._selection,
+                known,
+                force=options.force,
+            )
+        return self._result(before, lost, plan)
+
+    def _find_known(self, before: Repository | None) -> Sequence[SnapshotId]:
+        """The snapshots of the target, which has everything that they need."""
+        # In spec version 1 an expiration rewrites snapshots, so that all are compared.
+        if before is None or before.info is None or self._options.verify is not None:
+            return ()
+        return ids_of(before.info.snapshots)
+
+    def _plan(self, known: Sequence[SnapshotId]) -> CopyPlan:
+        choose = self._options.choose_engine
+        return plan_copy(self._state, self._target, known, choose, self._progress)
+
+    def _copy(self, plan: CopyPlan) -> None:
+        for kind in ORDER:
+            part = plan.kinds[kind]
+            if not part.count:
+                continue
+            if kind is ObjectKind.CHUNK:
+                assert plan.chunks is not None
+                moved = plan.chunks.map_mismatches(MoveChunks(self._transfer), "copying chunks")
+            else:
+                moved = self._transfer.copy(part.sizes.items())
+            self._follow(f"copying {kind.directory}", part.count, moved)
+
+    def _follow(self, label: str, count: int, moved: Iterable[Moved]) -> None:
+        with self._progress.phase(label, count, "objects") as counter:
+            for one in moved:
+                counter.advance(one.objects)
+                if one.error is not None:
+                    raise one.error
+                self._progress.check_time()
+
+    def _verify(self) -> None:
+        """Compare what the target has by now with the source."""
+        again = self._plan(())
+        if again.num_objects:
+            raise StorageError(
+                f"{again.num_objects:,} objects are missing in {self._target.location} after they "
+                "were copied, or have other sizes; nothing was published"
+            )
+        if self._options.verify == "bytes":
+            for kind in ORDER[1:]:
+                needed = again.kinds[kind].needed
+                moved = self._transfer.compare(needed.items())
+                self._follow(f"comparing {kind.directory}", len(needed), moved)
+            if again.references is not None:
+                function = CompareChunks(self._transfer)
+                for one in again.references.map_rows(
+                    "comparing chunks", REFERENCES, function, ROWS_PER_TASK
+                ):
+                    if one.error is not None:
+                        raise one.error
+
+    def _result(
+        self, before: Repository | None, lost: list[str], plan: CopyPlan | None
+    ) -> CopyResult:
+        state = self._state
+        return CopyResult(
+            source=state.storage.location,
+            target=self._target.location,
+            spec_version=state.spec_version,
+            dry_run=self._options.dry_run,
+            is_new=before is None,
+            is_up_to_date=plan is None,
+            branches=len(state.branches()),
+            tags=len(state.tags()),
+            snapshots=len(state.all_snapshots()),
+            copied=tuple(
+                CopiedKind(kind.plural, part.count, part.bytes)
+                for kind in ORDER
+                for part in ([] if plan is None else [plan.kinds[kind]])
+            ),
+            verified=None if self._options.dry_run else self._options.verify,
+            lost=tuple(lost),
+            notes=tuple(self._notes),
+        )
+
+
+def _notes(source: Repository, state: Repository) -> Iterator[str]:
+    if source.info is not None and source.info.status.availability != Availability.ONLINE:
+        yield "the source is not online; the copy is"
+    if source.branches().get(DEFAULT_BRANCH) != state.branches()[DEFAULT_BRANCH]:
+        yield f"{DEFAULT_BRANCH} is not selected, so that it is at the first snapshot"
+    for prefix in read_containers(source).prefixes:
+        if prefix.startswith("file://"):
+            yield f"virtual chunks below {prefix} are read from there, on every machine"
+
+
+def _has_detached(repository: Repository) -> bool:
+    reachable = {one.id for one in repository.reachable_snapshots()}
+    return any(one.id not in reachable for one in repository.all_snapshots())

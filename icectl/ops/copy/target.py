@@ -1,0 +1,372 @@
+"""The target of a copy: what it has, what it would lose, and the write that publishes the copy."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from icectl.errors import (
+    ConflictError,
+    ObjectNotFoundError,
+    PreconditionFailedError,
+    RefusedError,
+    Remedy,
+    RepositoryNotFoundError,
+    UsageError,
+)
+from icectl.format.config import encode_config_yaml
+from icectl.format.refs import encode_ref
+from icectl.format.repo import encode_repo
+from icectl.model.ids import SnapshotId
+from icectl.model.repo import (
+    BranchCreatedUpdate,
+    BranchDeletedUpdate,
+    BranchResetUpdate,
+    CommitAmendedUpdate,
+    ExpirationRanUpdate,
+    NewCommitUpdate,
+    NewDetachedSnapshotUpdate,
+    RepoInfo,
+    TagCreatedUpdate,
+    TagDeletedUpdate,
+    Update,
+    UpdateType,
+    ids_of,
+    infos_by_id,
+    pruned_logs_of,
+    times_of,
+)
+from icectl.ops.copy.state import STORAGE_SETTINGS, Selection
+from icectl.repository.config import read_config, update_config_file
+from icectl.repository.edits import DEFAULT_BRANCH, Edited
+from icectl.repository.history import state_of
+from icectl.repository.layout import STANDARD
+from icectl.repository.open import open_repository, repository_at
+from icectl.repository.ops_log import BACKUPS, REPO_PATH, walk_updates
+from icectl.repository.ref_files import (
+    REF_FILE,
+    TOMBSTONE,
+    RefFiles,
+    branch_file,
+    tag_file,
+)
+from icectl.repository.repository import Repository
+from icectl.repository.state_changes import updates_of
+from icectl.repository.update import put_back, update_repo
+from icectl.storage.contract import Storage
+
+_DIRECTORIES = {
+    *(STANDARD.refs, STANDARD.snapshots, STANDARD.manifests, STANDARD.chunks),
+    *(STANDARD.transactions, STANDARD.attributes),
+}
+
+
+def open_target(storage: Storage, source: Storage) -> Repository | None:
+    """The repository at the target; None if there is none, or an unfinished copy."""
+    ends = [f"{one.location.rstrip('/')}/" for one in (storage, source)]
+    if ends[0].startswith(ends[1]) or ends[1].startswith(ends[0]):
+        raise UsageError(
+            f"{storage.location} and {source.location} are the same place, or one is in the other"
+        )
+    if storage.is_bucket_root:
+        raise UsageError(
+            f"{storage.location} is the root of a bucket, where official clients open no "
+            "repository",
+            hint="add a prefix",
+        )
+    try:
+        return open_repository(storage)
+    except RepositoryNotFoundError:
+        pass
+    for name in storage.list_directories(""):
+        if name == BACKUPS:
+            raise RefusedError(
+                f"{storage.location} has a repository that lost its {REPO_PATH} file",
+                hint=Remedy("repair-target", {"location": storage.location}),
+            )
+        if name not in _DIRECTORIES:
+            raise RefusedError(
+                f"{storage.location} is not empty: it has {name}/",
+                hint="copy to a place of its own",
+            )
+    return None
+
+
+def check_same_repository(source: Repository, target: Repository) -> None:
+    """`RefusedError` if the target never was a copy of the source, not even with `--force`."""
+    problem = None
+    if source.generation != target.generation:
+        problem = f"a repository of spec version {target.spec_version}"
+    elif source.info is not None and target.info is not None:
+        ours, theirs = times_of(source.info.snapshots), times_of(target.info.snapshots)
+        # The first snapshot has the same id in every repository.
+        if any(theirs[id_] != ours[id_] for id_ in ours.keys() & theirs.keys()):
+            problem = "another repository"
+    if problem is not None:
+        raise RefusedError(
+            f"{target.storage.location} has {problem}, which is never overwritten",
+            hint="copy to another place",
+        )
+
+
+def find_lost(source: Repository, selection: Selection, target: Repository) -> list[str]:
+    """What the target has and the source never had: its writers would lose it."""
+    known = _Known(source)
+    lost: list[str] = []
+    for kind, has, refs, known_name in (
+        ("branch", selection.has_branch, target.branches(), known.has_branch),
+        ("tag", selection.has_tag, target.tags(), known.has_tag),
+    ):
+        for name, tip in sorted(refs.items()):
+            is_main = (kind, name) == ("branch", DEFAULT_BRANCH)
+            if has(name) and not is_main and not known_name(name, tip):
+                lost.append(f"{kind} {name}")
+    # Without an ops log it is unknown what the source released; its tips are not released alone.
+    held = ids_of(target.info.snapshots) if target.info else target.branches().values()
+    lost += [f"snapshot {id_}" for id_ in held if not known.has_snapshot(id_)]
+    return lost
+
+
+class _Known:
+    """What the source has, or had by its ops log, which is read only if it is needed."""
+
+    def __init__(self, source: Repository) -> None:
+        self._source = source
+        self._snapshots = {one.id for one in source.all_snapshots()}
+        if source.info is not None:
+            for logs in pruned_logs_of(source.info.snapshots).values():
+                self._snapshots.update(logs)
+        self._past: tuple[set[str], set[str], set[SnapshotId]] | None = None
+
+    def _read_past(self) -> tuple[set[str], set[str], set[SnapshotId]]:
+        if self._past is None:
+            branches: set[str] = set()
+            tags: set[str] = set()
+            snapshots: set[SnapshotId] = set()
+            for update in _updates(self._source):
+                match update.update_type:
+                    case BranchCreatedUpdate(name):
+                        branches.add(name)
+                    case BranchDeletedUpdate(name, previous) | BranchResetUpdate(name, previous):
+                        branches.add(name)
+                        snapshots.add(previous)
+                    case NewCommitUpdate(name, new):
+                        branches.add(name)
+                        snapshots.add(new)
+                    case CommitAmendedUpdate(name, previous, new):
+                        branches.add(name)
+                        snapshots |= {previous, new}
+                    case TagCreatedUpdate(name):
+                        tags.add(name)
+                    case TagDeletedUpdate(name, previous):
+                        tags.add(name)
+                        snapshots.add(previous)
+                    case NewDetachedSnapshotUpdate(new):
+                        snapshots.add(new)
+                    case _:
+                        pass
+            self._past = branches, tags, snapshots
+        return self._past
+
+    def has_snapshot(self, snapshot_id: SnapshotId) -> bool:
+        if snapshot_id in self._snapshots or snapshot_id in self._read_past()[2]:
+            return True
+        return self._source.info is None and self._has_file(snapshot_id)
+
+    def _has_file(self, snapshot_id: SnapshotId) -> bool:
+        try:
+            self._source.storage.info(self._source.layout.snapshot(snapshot_id))
+        except ObjectNotFoundError:
+            return False
+        return True
+
+    def has_branch(self, name: str, tip: SnapshotId) -> bool:
+        if self._source.info is None:  # without an ops log; no version is lost
+            return self.has_snapshot(tip)
+        return name in self._source.branches() or name in self._read_past()[0]
+
+    def has_tag(self, name: str, tip: SnapshotId) -> bool:
+        here = self._source.tags().get(name)
+        if here is not None:
+            return here == tip
+        return name in self._source.deleted_tags() or name in self._read_past()[1]
+
+
+def _updates(source: Repository) -> Iterator[Update]:
+    if source.info is not None:
+        for update in walk_updates(source.storage, source.info):
+            if isinstance(update, Update):
+                yield update
+
+
+def merge(state: RepoInfo, before: RepoInfo, selection: Selection) -> RepoInfo:
+    """`before` moved to `state`; refs that are not selected stay, with their history."""
+    branches = {ref.name: ref for ref in before.branches if not selection.has_branch(ref.name)}
+    tags = {ref.name: ref for ref in before.tags if not selection.has_tag(ref.name)}
+    staying = replace(before, branches=(*branches.values(),), tags=(*tags.values(),))
+    reachable = state_of(staying).reachable
+    snapshots = {one.id: one for one in before.snapshots if one.id in reachable}
+    snapshots.update(infos_by_id(state.snapshots))
+    # If main is not selected, that of the target stays.
+    branches = {ref.name: ref for ref in state.branches} | branches
+    tags = {ref.name: ref for ref in state.tags} | tags
+    deleted = {*state.deleted_tags, *before.deleted_tags} - tags.keys()
+    return replace(
+        state,
+        branches=tuple(branches[name] for name in sorted(branches, key=str.encode)),
+        tags=tuple(tags[name] for name in sorted(tags, key=str.encode)),
+        deleted_tags=tuple(sorted(deleted, key=str.encode)),
+        snapshots=tuple(snapshots[id_] for id_ in sorted(snapshots)),
+        status=before.status,
+        latest_updates=before.latest_updates,
+        repo_before_updates=before.repo_before_updates,
+    )
+
+
+def is_up_to_date(state: Repository, target: Repository, selection: Selection) -> bool:
+    if state.info is None or target.info is None:
+        return _plan_ref_files(state, target, selection).is_empty
+    return not _entries(target.info, merge(state.info, target.info, selection))
+
+
+def _entries(before: RepoInfo, after: RepoInfo) -> tuple[UpdateType, ...]:
+    """The entries of the ops log for the write; none if there is nothing to do."""
+    entries = updates_of(before, after)
+    deleted = {entry.name for entry in entries if isinstance(entry, TagDeletedUpdate)}
+    if {*after.deleted_tags} - {*before.deleted_tags} - deleted:
+        # The only kind that deletes tags without an entry for each.
+        entries = (*entries, ExpirationRanUpdate())
+    return entries
+
+
+def publish(
+    source: Repository,
+    state: Repository,
+    storage: Storage,
+    target: Repository | None,
+    selection: Selection,
+    known: Collection[SnapshotId],
+    *,
+    force: bool,
+) -> None:
+    """Make the copied objects a repository, by one conditional write (in spec version 2).
+
+    `ConflictError` if the target no longer has all of the `known` snapshots, whose objects were
+    not copied.
+    """
+    storage.sync()
+    if state.info is None:
+        _publish_v1(state, storage, target, selection)
+        return
+    if target is None:
+        put_back(storage, encode_repo(state.info), None, "")
+        return
+    info = state.info
+    relied_on = {*known} & {*ids_of(info.snapshots)}
+
+    def change(before: RepoInfo) -> Edited:
+        if relied_on - {*ids_of(before.snapshots)}:
+            raise ConflictError(
+                f"{storage.location} released snapshots meanwhile", hint=Remedy("copy-again")
+            )
+        if not force:
+            check_lost(find_lost(source, selection, repository_at(storage, before)), storage)
+        after = merge(info, before, selection)
+        entries = _entries(before, after)
+        return (after, entries) if entries else (before, ())
+
+    update_repo(storage, change)
+
+
+def check_lost(lost: list[str], storage: Storage) -> None:
+    if lost:
+        more = f" and {len(lost) - 5:,} more" if len(lost) > 5 else ""
+        raise RefusedError(
+            f"{storage.location} was changed by others: the copy would lose "
+            f"{', '.join(lost[:5])}{more}",
+            hint=Remedy("force-copy"),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _RefFileChanges:
+    """The writes of spec version 1, which has a file for each ref."""
+
+    config: bytes | None
+    """None if it stays as it is."""
+    written: Mapping[str, bytes]
+    deleted_branches: Mapping[str, SnapshotId]
+
+    @property
+    def is_empty(self) -> bool:
+        return self.config is None and not self.written and not self.deleted_branches
+
+
+def _plan_ref_files(
+    state: Repository, target: Repository | None, selection: Selection
+) -> _RefFileChanges:
+    there = {} if target is None else _ref_files(target)
+    stored = read_config(state)
+    stored.pop(STORAGE_SETTINGS, None)
+    is_same = stored == ({} if target is None else read_config(target))
+    branches = {} if target is None else target.branches()
+    kept = {
+        branch_file(name)
+        for name in branches
+        if name == DEFAULT_BRANCH and not selection.has_branch(name)
+    }
+    return _RefFileChanges(
+        None if is_same else encode_config_yaml(stored),
+        {
+            path: data
+            for path, data in _ref_files(state).items()
+            if there.get(path) != data and path not in kept
+        },
+        {
+            name: tip
+            for name, tip in branches.items()
+            if selection.has_branch(name) and name not in state.branches()
+        },
+    )
+
+
+def _ref_files(repository: Repository) -> dict[str, bytes]:
+    """The content of each ref file, and of the tombstones of deleted tags."""
+    files = {tag_file(name): encode_ref(id_) for name, id_ in repository.tags().items()}
+    files |= {branch_file(name): encode_ref(id_) for name, id_ in repository.branches().items()}
+    for name in repository.deleted_tags():
+        files[tag_file(name).replace(REF_FILE, TOMBSTONE)] = b""
+    return files
+
+
+def _publish_v1(
+    state: Repository, storage: Storage, target: Repository | None, selection: Selection
+) -> None:
+    """Ref by ref, main last: without it, the target is not a repository."""
+    storage.ensure_conditional_writes()
+    storage.ensure_conditional_creates()
+    changes = _plan_ref_files(state, target, selection)
+    there = {} if target is None else _ref_files(target)
+    if changes.config is not None:
+        config = changes.config
+        update_config_file(storage, lambda _: config)
+    main = branch_file(DEFAULT_BRANCH)
+    for path in sorted(changes.written, key=lambda path: path == main):
+        _replace(storage, path, there.get(path), changes.written[path])
+    for name, tip in changes.deleted_branches.items():
+        RefFiles(storage).delete_branch(name, expect=tip)
+
+
+def _replace(storage: Storage, path: str, before: bytes | None, after: bytes) -> None:
+    """Write a ref file; `ConflictError` if another writer changed it."""
+    try:
+        if before is None:
+            storage.put_if_absent(path, after)
+            return
+        found = storage.read_versioned(path)
+        if found.data == before:
+            storage.put_if_match(path, after, found.version)
+            return
+    except (PreconditionFailedError, ObjectNotFoundError):
+        pass
+    raise ConflictError(f"{path} was changed by somebody else meanwhile", hint=Remedy("copy-again"))

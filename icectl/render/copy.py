@@ -1,0 +1,36 @@
+"""Render a copy: how many objects of each kind were copied, and what the target is now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from icectl.ops.copy.run import CopyResult
+from icectl.render.blocks import Block, Column, Table
+from icectl.render.text import format_count, format_size
+
+
+def render_copy(result: CopyResult) -> Iterator[Block]:
+    if result.is_up_to_date:
+        yield f"{result.target} is up to date"
+        return
+    yield Table(_COLUMNS, [kind for kind in result.copied if kind.objects])
+    verb = "would copy" if result.dry_run else "copied"
+    yield (
+        f"{verb} {format_count(result.objects, 'object')} ({format_size(result.bytes)}) to "
+        f"{result.target}"
+    )
+    refs = (
+        f"{format_count(result.branches, 'branch', 'branches')}, "
+        f"{format_count(result.tags, 'tag')}, {format_count(result.snapshots, 'snapshot')}"
+    )
+    made = "is a new repository with" if result.is_new else "has"
+    yield f"it {'would have' if result.dry_run else made} {refs}"
+    for lost in result.lost:
+        yield f"{'would lose' if result.dry_run else 'lost'} {lost}, which only the target had"
+
+
+_COLUMNS = (
+    Column("KIND", lambda kind: kind.kind.replace("_", " ")),
+    Column("OBJECTS", lambda kind: f"{kind.objects:,}", right=True),
+    Column("SIZE", lambda kind: format_size(kind.bytes), right=True),
+)

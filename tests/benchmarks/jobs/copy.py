@@ -1,0 +1,86 @@
+"""`icectl copy` beside `rclone sync`, which moves the same files and knows nothing about them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from tests.benchmarks.harness import BENCH, Command, Comparison, Scale, dataset, icectl, job
+from tests.benchmarks.jobs.gc import native
+from tests.benchmarks.object_store import object_store, repository_url
+from tests.servers.processes import program
+from tests.servers.s3 import BUCKET
+
+CHUNKS = 100_000
+
+
+def rclone(*words: object, before: Callable[[], None] | None = None) -> Command:
+    options = ("sync", "--config", os.devnull, "--quiet")
+    return Command((program("rclone"), *options, *map(str, words)), before=before)
+
+
+def copies() -> tuple[Path, Callable[[], None]]:
+    """A place for copies, and a function that makes it empty."""
+    place = BENCH / "copied-repository"
+    return place, lambda: shutil.rmtree(place, ignore_errors=True)
+
+
+if shutil.which("rclone") is None:
+    print("rclone is not installed: copies are not measured", file=sys.stderr)
+else:
+
+    @job("copy of 100,000 chunks, disk to disk", target=1.0)
+    def copy_to_disk(scale: Scale) -> Comparison:
+        repository = native(scale, CHUNKS)
+        place, clear = copies()
+        return Comparison(
+            rclone(repository, place, before=clear),
+            icectl("copy", repository, place, before=clear),
+            baseline="rclone sync",
+        )
+
+    @job("copy of 100,000 chunks, disk to S3 without latency", target=1.0)
+    def copy_to_object_storage(scale: Scale) -> Comparison:
+        repository = native(scale, CHUNKS)
+        store = object_store()
+        s3 = ("--s3-provider", "Other", "--s3-env-auth", "--s3-endpoint", store.direct_url)
+
+        def clear(name: str) -> Callable[[], None]:
+            return lambda: store.remove(name)
+
+        return Comparison(
+            replace(
+                rclone(*s3, "--s3-no-check-bucket", repository, f":s3:{BUCKET}/by-rclone"),
+                before=clear("by-rclone"),
+                store=store,
+            ),
+            replace(
+                icectl(
+                    *("copy", repository, repository_url("by-icectl")),
+                    *("--target-option", f"endpoint_url={store.direct_url}"),
+                ),
+                before=clear("by-icectl"),
+                store=store,
+            ),
+            baseline="rclone sync",
+        )
+
+    @job("copy with nothing to do, disk to S3 with 30 ms", target=1.0, most_requests=2)
+    def copy_nothing(scale: Scale) -> Comparison:
+        repository = dataset("linear_history", 10)
+        store = object_store()
+        store.copy(repository, "same-by-rclone")
+        s3 = ("--s3-provider", "Other", "--s3-env-auth", "--s3-no-check-bucket")
+        endpoint = ("--s3-endpoint", store.environment["AWS_ENDPOINT_URL"])
+        url = repository_url("same-by-icectl")  # the round that warms up copies it
+        return Comparison(
+            replace(
+                rclone(*s3, *endpoint, repository, f":s3:{BUCKET}/same-by-rclone"), store=store
+            ),
+            replace(icectl("copy", repository, url), store=store),
+            baseline="rclone sync",
+        )

@@ -1,0 +1,309 @@
+"""Whole copies, and bringing them up to date, judged by the official package."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from icectl.cli.main import run
+from icectl.errors import FormatError, RefusedError, UsageError
+from icectl.pipeline.engine import ChooseEngine
+from icectl.storage.local import LocalStorage
+from tests.command_line import Icectl
+from tests.copy.repositories import assert_equal, assert_sound, copy
+from tests.gc.repositories import collect, files, messy_repository, official_gc, random_repository
+from tests.official import build_zoo, copied, ic, open_official
+from tests.official.histories import RandomHistory, commit, create
+
+SOURCES = [
+    pytest.param((messy_repository, 1), id="messy-1"),
+    pytest.param((messy_repository, 2), id="messy-2"),
+    pytest.param((build_zoo, 1), id="zoo-1"),
+    pytest.param((build_zoo, 2), id="zoo-2"),
+    *(pytest.param((random_repository, 7100 + n, 40, 2), id=f"random-{n}") for n in range(4)),
+    pytest.param((random_repository, 7200, 40, 1), id="random-v1"),
+]
+
+
+@pytest.mark.parametrize("source", SOURCES, indirect=True)
+def test_official_reads_are_equal(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    planned = copy(source, target, dry_run=True)
+    assert not target.exists()
+    done = copy(source, target, verify="bytes")
+    assert done.copied == planned.copied
+    assert done.objects == len(files(target))
+    assert_equal(source, target)
+    assert_sound(target)
+    assert copy(source, target).is_up_to_date
+    assert not copy(source, target, verify="sizes").objects
+
+
+@pytest.mark.parametrize("source", SOURCES, indirect=True)
+def test_the_official_package_goes_on(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    copy(source, target)
+    with commit(open_official(target), "on the copy") as root:
+        root.attrs["x"] = 1
+    assert_sound(target)
+    repo = open_official(target)
+    if repo.spec_version >= 2:
+        assert [*repo.ops_log()]
+    repo.expire_snapshots(datetime.now(UTC))
+    # Both collections find the same garbage, and neither refuses the copy.
+    twin = copied(target, tmp_path / "twin")
+    collect(target)
+    official_gc(twin)
+    assert files(target) == files(twin)
+    assert_sound(target)
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_copy_follows_its_source(seed: int, spec_version: int, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    history = RandomHistory(create(source, spec_version), 7300 + seed)
+    for _ in range(5):
+        for _ in range(6):
+            steps = ["commit", "commit", "branch", "tag", "reset", "delete_tag"]
+            # Without an ops log, it is unknown that the source once had what it collected.
+            steps += ["expire", "collect"] if spec_version == 2 else []
+            getattr(history, f"step_{history.random.choice(steps)}")()
+        copy(source, target)
+        assert_equal(source, target)
+        assert_sound(target)
+        assert copy(source, target).is_up_to_date
+    collect(target)
+    assert_sound(target)
+
+
+def test_stored_storage_settings_are_dropped(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    repo = create(source)
+    config = ic.Repository.fetch_config(ic.local_filesystem_storage(str(source)))
+    assert config is not None
+    config.storage = ic.StorageSettings(unsafe_use_conditional_update=False)
+    config.inline_chunk_threshold_bytes = 77
+    repo = ic.Repository.open(ic.local_filesystem_storage(str(source)), config=config)
+    repo.save_config()
+    copy(source, target)
+    found = ic.Repository.fetch_config(ic.local_filesystem_storage(str(target)))
+    assert found is not None
+    assert found.inline_chunk_threshold_bytes == 77
+    assert b"unsafe_use" not in json.dumps(
+        str(found.storage and found.storage.unsafe_use_conditional_update)
+    ).encode() and (found.storage is None or found.storage.unsafe_use_conditional_update is None)
+
+
+def test_a_copy_of_a_read_only_repository_is_online(source: Path, tmp_path: Path) -> None:
+    assert run(["status", "set", "read-only", "-r", str(source)], {}) == 0
+    done = copy(source, tmp_path / "target")
+    assert any("online" in note for note in done.notes)
+    with commit(open_official(tmp_path / "target"), "on the copy") as root:
+        root.attrs["x"] = 1
+
+
+class TestTargetsThatOthersChanged:
+    def change(self, target: Path, how: str) -> None:
+        repo = open_official(target)
+        if how == "commit":
+            with commit(repo, "on the copy") as root:
+                root.attrs["x"] = 1
+        elif how == "branch":
+            repo.create_branch("mine", repo.lookup_branch("main"))
+        else:
+            repo.create_tag("mine", repo.lookup_branch("main"))
+
+    @pytest.mark.parametrize("how", ["commit", "branch", "tag"])
+    def test_are_refused_unless_forced(self, how: str, source: Path, tmp_path: Path) -> None:
+        target = tmp_path / "target"
+        copy(source, target)
+        self.change(target, how)
+        with commit(open_official(source), "at the source") as root:
+            root.attrs["y"] = 1
+        before = (target / "repo").read_bytes()
+        with pytest.raises(RefusedError):
+            copy(source, target)
+        assert (target / "repo").read_bytes() == before
+        planned = copy(source, target, force=True, dry_run=True)
+        assert planned.lost and (target / "repo").read_bytes() == before
+        assert copy(source, target, force=True).lost == planned.lost
+        assert_equal(source, target)
+        assert_sound(target)
+        assert copy(source, target).is_up_to_date
+        collect(target)
+        assert_sound(target)
+
+    @pytest.mark.parametrize("is_empty", [False, True])
+    def test_another_repository_is_refused(
+        self, is_empty: bool, source: Path, tmp_path: Path
+    ) -> None:
+        target = tmp_path / "target"
+        repo = create(target)
+        if not is_empty:
+            with commit(repo, "another") as root:
+                root.attrs["x"] = 1
+        for force in (False, True):
+            with pytest.raises(RefusedError):
+                copy(source, target, force=force)
+
+    def test_the_remains_of_an_interrupted_init_do_not_matter(
+        self, source: Path, tmp_path: Path
+    ) -> None:
+        target = tmp_path / "target"
+        create(target)
+        (target / "repo").unlink()
+        if (target / "overwritten").exists():
+            with pytest.raises(RefusedError):  # it lost its repo file
+                copy(source, target)
+            shutil.rmtree(target / "overwritten")
+        copy(source, target)
+        assert_equal(source, target)
+        assert_sound(target)
+
+    def test_another_spec_version_is_refused(self, source: Path, tmp_path: Path) -> None:
+        create(tmp_path / "target", 1)
+        with pytest.raises(RefusedError):
+            copy(source, tmp_path / "target")
+
+    def test_a_directory_with_other_files_is_refused(self, source: Path, tmp_path: Path) -> None:
+        (tmp_path / "target" / "photos").mkdir(parents=True)
+        (tmp_path / "target" / "photos" / "a").touch()
+        with pytest.raises(RefusedError):
+            copy(source, tmp_path / "target")
+
+    @pytest.mark.parametrize("place", ["source", "source/inside"])
+    def test_the_source_itself_is_refused(self, place: str, source: Path, tmp_path: Path) -> None:
+        with pytest.raises(UsageError):
+            copy(source, tmp_path / place)
+
+
+def test_a_target_that_collects_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the target had when the copy was planned is gone when it is published."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    repo = create(source, inline_chunk_threshold_bytes=0)
+    start = repo.lookup_branch("main")
+    with commit(repo, "data") as root:
+        root.create_array("a", shape=(64,), chunks=(16,), dtype="i8", compressors=None)[:] = 7
+    tip = repo.lookup_branch("main")
+    repo.reset_branch("main", start)
+    copy(source, target)
+    repo.reset_branch("main", tip)
+    sync = LocalStorage.sync
+    collections = 0
+
+    def collect_first(storage: LocalStorage) -> None:
+        nonlocal collections
+        if not collections:
+            collections += 1
+            collect(target)
+        sync(storage)
+
+    monkeypatch.setattr(LocalStorage, "sync", collect_first)
+    copy(source, target)
+    assert collections == 1
+    assert_equal(source, target)
+    assert_sound(target)
+
+
+class TestDamagedSources:
+    @pytest.mark.parametrize("kind", ["chunks", "manifests", "transactions", "snapshots"])
+    def test_nothing_is_published(self, kind: str, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        with commit(create(source), "data") as root:
+            root.create_array("a", shape=(64,), chunks=(16,), dtype="i8", compressors=None)[:] = 7
+        tip = open_official(source).lookup_branch("main")
+        names = sorted(path.name for path in (source / kind).iterdir())
+        (source / kind / (tip if tip in names else names[0])).unlink()
+        with pytest.raises(FormatError):
+            copy(source, target)
+        assert not (target / "repo").exists()
+
+    def test_damage_of_a_detached_snapshot_does_not_matter(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = create(source)
+        tip = repo.lookup_branch("main")
+        with commit(repo, "data") as root:
+            root.create_array("a", shape=(64,), chunks=(16,), dtype="i8", compressors=None)[:] = 7
+        lost = repo.lookup_branch("main")
+        repo.reset_branch("main", tip)
+        (source / "snapshots" / lost).unlink()
+        assert copy(source, target).snapshots == 1
+        assert_sound(target)
+
+
+def test_truncated_objects_are_copied_again(source: Path, tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    copy(source, target)
+    (target / "repo").unlink()
+    for kind in ("chunks", "manifests", "snapshots"):
+        path = max((target / kind).iterdir(), key=lambda path: path.stat().st_size)
+        path.write_bytes(path.read_bytes()[:-1])
+    assert copy(source, target).objects == 3
+    assert_equal(source, target)
+
+
+def test_other_bytes_are_found(source: Path, tmp_path: Path) -> None:
+    from icectl.errors import StorageError
+
+    target = tmp_path / "target"
+    copy(source, target)
+    path = next((target / "chunks").iterdir())
+    path.write_bytes(bytes(len(path.read_bytes())))
+    copy(source, target, verify="sizes")
+    with pytest.raises(StorageError):
+        copy(source, target, verify="bytes")
+
+
+def test_both_engines(source: Path, tmp_path: Path, choose_engine: ChooseEngine) -> None:
+    target = tmp_path / "target"
+    done = copy(source, target, choose_engine=choose_engine, verify="bytes")
+    assert done.objects == len(files(target))
+    assert_equal(source, target)
+    with commit(open_official(source), "more") as root:
+        root["a"][:] = 99
+    assert copy(source, target, choose_engine=choose_engine).objects
+    assert_equal(source, target)
+
+
+class TestCommand:
+    def test_documents_and_exit_codes(self, source: Path, tmp_path: Path, icectl: Icectl) -> None:
+        target = str(tmp_path / "target")
+        planned = icectl("copy", str(source), target, "--dry-run", "--json").document
+        assert planned["dry_run"] and planned["is_new"] and not planned["is_up_to_date"]
+        done = icectl("copy", str(source), target, "--verify", "sizes", "--json").document
+        assert done["copied"] == planned["copied"] and done["verified"] == "sizes"
+        assert [one["kind"] for one in done["copied"]] == [
+            *("chunks", "manifests", "transaction_logs", "snapshots")
+        ]
+        assert icectl("copy", str(source), target, "--json").document["is_up_to_date"]
+        open_official(target).create_branch("mine", open_official(target).lookup_branch("main"))
+        assert icectl("copy", str(source), target).code == 16
+        assert icectl("copy", str(source), target, "--force").code == 0
+        assert icectl("copy", str(tmp_path / "none"), target).code == 10
+        assert icectl("copy", str(source), str(source)).code == 2
+
+    @pytest.mark.parametrize("limit", ["10", "0MB", "fast", "-1"])
+    def test_wrong_limits(self, limit: str, source: Path, tmp_path: Path, icectl: Icectl) -> None:
+        words = ("copy", str(source), str(tmp_path / "t"), "--dry-run")
+        code = icectl(*words, f"--bandwidth-limit={limit}").code
+        assert code == (0 if limit == "10" else 2)
+
+    def test_no_time(self, source: Path, tmp_path: Path, icectl: Icectl) -> None:
+        target = tmp_path / "target"
+        assert icectl("copy", str(source), str(target), "--max-runtime", "0s").code == 3
+        assert not (target / "repo").exists()
+
+    def test_bandwidth(self, source: Path, tmp_path: Path, icectl: Icectl) -> None:
+        import time
+
+        began = time.monotonic()
+        words = ("copy", str(source), str(tmp_path / "target"), "--bandwidth-limit", "10kB")
+        size = icectl(*words, "--json").document
+        total = sum(one["bytes"] for one in size["copied"])
+        assert time.monotonic() - began > 0.5 * total / 10_000
+        assert_equal(source, tmp_path / "target")
