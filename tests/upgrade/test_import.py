@@ -20,7 +20,7 @@ from icectl.storage.local import LocalStorage
 from tests.command_line import Icectl
 from tests.compat import test_legacy_repositories as alphas
 from tests.faults.killing import kill_at_every_step
-from tests.faults.storage import FaultyStorage
+from tests.faults.storage import FaultyStorage, fail_after
 from tests.official import (
     build_zoo,
     built,
@@ -33,7 +33,6 @@ from tests.official import (
 )
 from tests.servers.s3 import S3Server
 from tests.upgrade.drafts import ATTRIBUTES, EMPTY, MESSAGES, SCALAR, VIRTUAL, T, X, Y, draft
-from tests.upgrade.test_interrupted import fail_after
 
 FIXTURES = ("test-repo-alpha4", "test-repo-alpha8", "test-repo-alpha15", "test-repo-0.1.0")
 BUILDERS = {
