@@ -13,15 +13,16 @@ def render_copy(result: CopyResult) -> Iterator[Block]:
     if result.is_up_to_date:
         yield f"{result.target} is up to date"
         return
-    yield Table(_COLUMNS, [kind for kind in result.copied if kind.objects])
+    kinds = [kind for kind, count in result.copied.items() if count]
+    yield Table(_columns(result), kinds)
     verb = "would copy" if result.dry_run else "copied"
     yield (
-        f"{verb} {format_count(result.objects, 'object')} ({format_size(result.bytes)}) to "
-        f"{result.target}"
+        f"{verb} {format_count(result.objects, 'object')} "
+        f"({format_size(result.bytes_copied)}) to {result.target}"
     )
     refs = (
-        f"{format_count(result.branches, 'branch', 'branches')}, "
-        f"{format_count(result.tags, 'tag')}, {format_count(result.snapshots, 'snapshot')}"
+        f"{format_count(len(result.branches), 'branch', 'branches')}, "
+        f"{format_count(len(result.tags), 'tag')}, {format_count(result.snapshots, 'snapshot')}"
     )
     made = "is a new repository with" if result.is_new else "has"
     yield f"it {'would have' if result.dry_run else made} {refs}"
@@ -29,8 +30,9 @@ def render_copy(result: CopyResult) -> Iterator[Block]:
         yield f"{'would lose' if result.dry_run else 'lost'} {lost}, which only the target had"
 
 
-_COLUMNS = (
-    Column("KIND", lambda kind: kind.kind.replace("_", " ")),
-    Column("OBJECTS", lambda kind: f"{kind.objects:,}", right=True),
-    Column("SIZE", lambda kind: format_size(kind.bytes), right=True),
-)
+def _columns(result: CopyResult) -> tuple[Column, ...]:
+    return (
+        Column("KIND", lambda kind: kind.replace("_", " ")),
+        Column("OBJECTS", lambda kind: f"{result.copied[kind]:,}", right=True),
+        Column("SIZE", lambda kind: format_size(result.bytes_by_kind[kind]), right=True),
+    )

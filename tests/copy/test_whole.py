@@ -277,9 +277,14 @@ class TestCommand:
         assert planned["dry_run"] and planned["is_new"] and not planned["is_up_to_date"]
         done = icectl("copy", str(source), target, "--verify", "sizes", "--json").document
         assert done["copied"] == planned["copied"] and done["verified"] == "sizes"
-        assert [one["kind"] for one in done["copied"]] == [
-            *("chunks", "manifests", "transaction_logs", "snapshots")
-        ]
+        kinds = {"chunks", "manifests", "transaction_logs", "snapshots"}
+        assert done["copied"].keys() == done["skipped"].keys() == kinds
+        assert done["bytes_copied"] == sum(done["bytes_by_kind"].values()) > 0
+        assert not any(done["skipped"].values())
+        (main,) = (one for one in done["branches"] if one["name"] == "main")
+        tip = open_official(source).lookup_branch("main")
+        assert main == {"name": "main", "snapshot_id": tip, "previous_snapshot_id": None}
+        assert done["engine"] == "local"
         assert icectl("copy", str(source), target, "--json").document["is_up_to_date"]
         open_official(target).create_branch("mine", open_official(target).lookup_branch("main"))
         assert icectl("copy", str(source), target).code == 16
@@ -304,6 +309,6 @@ class TestCommand:
         began = time.monotonic()
         words = ("copy", str(source), str(tmp_path / "target"), "--bandwidth-limit", "10kB")
         size = icectl(*words, "--json").document
-        total = sum(one["bytes"] for one in size["copied"])
+        total = size["bytes_copied"]
         assert time.monotonic() - began > 0.5 * total / 10_000
         assert_equal(source, tmp_path / "target")

@@ -23,6 +23,7 @@ from icectl.pipeline.comparison import compare_columns
 from icectl.pipeline.engine import ChooseEngine, Columns, Comparison, Scan
 from icectl.pipeline.id_columns import id_set
 from icectl.pipeline.listings import Listings
+from icectl.pipeline.local_engine import LocalEngine
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
 from icectl.pipeline.references import check_root_v1, merge_claims, read_references
@@ -52,6 +53,8 @@ class KindPlan:
     count: int = 0
     bytes: int = 0
     """Of the objects to copy."""
+    skipped: int = 0
+    """How many needed objects the target has already."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,6 +65,7 @@ class CopyPlan:
     references: Scan | None = None
     """The chunks that new manifests refer to, and these compared with those of the target."""
     chunks: Comparison | None = None
+    engine: str = LocalEngine.name
 
     @property
     def num_objects(self) -> int:
@@ -100,7 +104,9 @@ def plan_copy(
             comparison = engine.compare(references, listed, progress, exact_sizes=True)
             counted = [*comparison.map_mismatches(count_chunks)]
             chunks = KindPlan(
-                count=sum(one.objects for one in counted), bytes=sum(one.bytes for one in counted)
+                count=sum(one.objects for one in counted),
+                bytes=sum(one.bytes for one in counted),
+                skipped=comparison.num_matched,
             )
         manifests = {id_: claim.size_bytes for id_, claim in claims.items()}
         kinds = {
@@ -122,7 +128,7 @@ def plan_copy(
         if state.info is not None:
             chosen &= {kind.path(INITIAL_SNAPSHOT_ID)}
         kinds[kind] = _with_changed(kinds[kind], chosen, source, target)
-    return CopyPlan(state, kinds, references, comparison)
+    return CopyPlan(state, kinds, references, comparison, engine.name)
 
 
 @dataclass(slots=True)
@@ -195,8 +201,12 @@ def _find_missing(
     wrong = comparison.mismatches()
     names = map(kind.path, wrong.ids.to_names())
     found = dict(zip(names, wrong.columns["end"].tolist(), strict=True))
-    needed = {kind.path(id_): size for id_, size in sizes.items()}
-    return KindPlan(needed, found, len(found), sum(found.values()))
+    return _kind_plan({kind.path(id_): size for id_, size in sizes.items()}, found)
+
+
+def _kind_plan(needed: Mapping[str, int], found: Mapping[str, int]) -> KindPlan:
+    count = len(found)
+    return KindPlan(needed, found, count, sum(found.values()), len(needed) - count)
 
 
 def _with_changed(plan: KindPlan, chosen: Set[str], source: Storage, target: Storage) -> KindPlan:
@@ -207,7 +217,7 @@ def _with_changed(plan: KindPlan, chosen: Set[str], source: Storage, target: Sto
     for path, digest in read_digests(target, there):
         if digest != ours[path]:
             found[path] = plan.needed[path]
-    return KindPlan(plan.needed, found, len(found), sum(found.values()))
+    return _kind_plan(plan.needed, found)
 
 
 def _find_missing_logs(
@@ -233,4 +243,4 @@ def _find_missing_logs(
             raise error_of(missing(kind.path(name), "a version that is to be copied needs it"))
     present = ids[there.contains(ids)].to_names()
     needed = {**dict.fromkeys(map(kind.path, present), 0), **found}
-    return KindPlan(needed, found, len(found), sum(found.values()))
+    return _kind_plan(needed, found)

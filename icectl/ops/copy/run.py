@@ -7,7 +7,7 @@ planned. If the same state still needs it, the source is damaged, and nothing is
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from icectl.checks.listing import missing
@@ -15,7 +15,7 @@ from icectl.checks.problem import error_of
 from icectl.errors import ConflictError, FormatError, ObjectNotFoundError, StorageError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import Availability, ids_of
-from icectl.ops.copy.plan import ORDER, CopyPlan, plan_copy
+from icectl.ops.copy.plan import ORDER, CopyPlan, KindPlan, plan_copy
 from icectl.ops.copy.state import Selection, select_state
 from icectl.ops.copy.target import (
     check_lost,
@@ -27,7 +27,7 @@ from icectl.ops.copy.target import (
 )
 from icectl.ops.copy.transfer import CompareChunks, MoveChunks, Moved, Transfer, out_of_time
 from icectl.pipeline.engine import REFERENCES, ChooseEngine
-from icectl.pipeline.local_engine import local_engine
+from icectl.pipeline.local_engine import LocalEngine, local_engine
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import OutOfTimeError, Progress
 from icectl.repository.containers import read_containers
@@ -53,29 +53,34 @@ class CopyOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class CopiedKind:
-    kind: str
-    """The plural of an `ObjectKind`."""
-    objects: int
-    bytes: int
+class CopiedRef:
+    name: str
+    snapshot_id: SnapshotId
+    previous_snapshot_id: SnapshotId | None
+    """None if the target did not have it."""
 
 
 @dataclass(frozen=True, slots=True)
 class CopyResult:
+    dry_run: bool
+    engine: str
     source: str
     target: str
     spec_version: int
-    dry_run: bool
     is_new: bool
     """The target was not a repository before."""
     is_up_to_date: bool
     """There was nothing to do."""
-    branches: int
-    tags: int
+    copied: Mapping[str, int]
+    """The number of objects of each kind that were or would be copied."""
+    bytes_by_kind: Mapping[str, int]
+    bytes_copied: int
+    skipped: Mapping[str, int]
+    """Objects that new snapshots need and that the target had already."""
+    branches: tuple[CopiedRef, ...]
+    tags: tuple[CopiedRef, ...]
     snapshots: int
-    """Of the state that was copied."""
-    copied: tuple[CopiedKind, ...]
-    """Or what would be copied."""
+    """How many the copied state has."""
     verified: str | None
     lost: tuple[str, ...]
     """What the target had and the source never had; only with `force`."""
@@ -83,11 +88,7 @@ class CopyResult:
 
     @property
     def objects(self) -> int:
-        return sum(kind.objects for kind in self.copied)
-
-    @property
-    def bytes(self) -> int:
-        return sum(kind.bytes for kind in self.copied)
+        return sum(self.copied.values())
 
 
 def copy_repository(
@@ -234,25 +235,32 @@ class _Copy:
         self, before: Repository | None, lost: list[str], plan: CopyPlan | None
     ) -> CopyResult:
         state = self._state
+        kinds = {kind.plural: KindPlan() if plan is None else plan.kinds[kind] for kind in ORDER}
         return CopyResult(
+            dry_run=self._options.dry_run,
+            engine=LocalEngine.name if plan is None else plan.engine,
             source=state.storage.location,
             target=self._target.location,
             spec_version=state.spec_version,
-            dry_run=self._options.dry_run,
             is_new=before is None,
             is_up_to_date=plan is None,
-            branches=len(state.branches()),
-            tags=len(state.tags()),
+            copied={kind: part.count for kind, part in kinds.items()},
+            bytes_by_kind={kind: part.bytes for kind, part in kinds.items()},
+            bytes_copied=sum(part.bytes for part in kinds.values()),
+            skipped={kind: part.skipped for kind, part in kinds.items()},
+            branches=_copied_refs(state.branches(), {} if before is None else before.branches()),
+            tags=_copied_refs(state.tags(), {} if before is None else before.tags()),
             snapshots=len(state.all_snapshots()),
-            copied=tuple(
-                CopiedKind(kind.plural, part.count, part.bytes)
-                for kind in ORDER
-                for part in ([] if plan is None else [plan.kinds[kind]])
-            ),
             verified=None if self._options.dry_run else self._options.verify,
             lost=tuple(lost),
             notes=tuple(self._notes),
         )
+
+
+def _copied_refs(
+    refs: Mapping[str, SnapshotId], before: Mapping[str, SnapshotId]
+) -> tuple[CopiedRef, ...]:
+    return tuple(CopiedRef(name, id_, before.get(name)) for name, id_ in refs.items())
 
 
 def _notes(source: Repository, state: Repository) -> Iterator[str]:
