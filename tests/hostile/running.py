@@ -26,7 +26,10 @@ ADDRESS_SPACE = 6 * 2**30
 
 PRELOADED = (
     "icectl.cli.main",
-    *(f"icectl.cli.commands.{name}" for name in ("commits", "diff", "gc", "inspect_file", "validate")),
+    *(
+        f"icectl.cli.commands.{name}"
+        for name in ("commits", "diff", "gc", "inspect_file", "validate")
+    ),
     *("icectl.ops.gc.run", "icectl.ops.stats.run", "icectl.ops.validate.run"),
     *("icectl.storage.local", "numpy", "zarr"),
 )
