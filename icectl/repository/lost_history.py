@@ -41,6 +41,7 @@ from icectl.model.repo import (
     RepoInfo,
     RepoInitializedUpdate,
     TagCreatedUpdate,
+    TagDeletedUpdate,
     UnknownUpdate,
     Update,
     ids_of,
@@ -234,7 +235,9 @@ def _find_recovered(timeline: Timeline, other: Timeline) -> tuple[set[SnapshotId
                 added.add(new)
             case BranchCreatedUpdate(name) if name.startswith(RECOVERED):
                 replaced.update(name.split("-")[-2:])
-            case BranchDeletedUpdate() if not added <= listed:
+            case BranchDeletedUpdate() | BranchResetUpdate() | TagDeletedUpdate() if (
+                not added <= listed
+            ):
                 undone = _find_undone(timeline, number, added)
                 added -= undone
                 replaced -= {f"{id_!s:.8}" for id_ in undone}
@@ -244,8 +247,8 @@ def _find_recovered(timeline: Timeline, other: Timeline) -> tuple[set[SnapshotId
 
 
 def _find_undone(timeline: Timeline, number: int, added: Set[SnapshotId]) -> Set[SnapshotId]:
-    """Those of the added snapshots that left the list together with the branch that this update
-    deleted, which only an undo does; all of them if no backup shows it."""
+    """Those of the added snapshots that left the list when this update moved or deleted a ref,
+    which only an undo does; all of them if no backup shows it."""
     updates = timeline.updates
     newest = number
     while newest and updates[newest].backup_path is None:

@@ -303,3 +303,25 @@ def test_an_undone_recovery_of_a_tagged_commit_protects_it_again(place: Place) -
     assert recover(place)
     assert place.run(*GC)[0] == 0
     assert tagged in place.snapshot_files()
+
+
+def test_a_restored_state_before_the_recovery_protects_the_line_again(place: Place) -> None:
+    """Though the recovered branch was not needed any more, as main led to its commits."""
+    place.commit(*range(4))
+    lost: set[str] = set()
+    lose(place, commits(10, 11), lambda place: lost.update(ids(place)), settings)
+    place.commit(20)
+    before = len(place.info().latest_updates)
+    (name,) = recover(place)
+    repo = place.official()
+    repo.reset_branch("main", repo.lookup_branch(name))
+    repo.delete_branch(name)
+    code, document = place.run(
+        "restore", "--to", f"@{len(place.info().latest_updates) - before}", "--yes"
+    )
+    assert code == 0 and document["removed_snapshots"], document
+    age_all(place.where, 30 * DAY)
+    place.check_refused(*GC)
+    assert recover(place)
+    assert place.run(*GC)[0] == 0
+    assert place.snapshot_files() >= lost
