@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from icectl.checks.listing import missing
 from icectl.checks.problem import error_of
@@ -124,43 +125,43 @@ def copy_repository(
     )
 
 
+@dataclass(frozen=True)
 class _Copy:
     """One attempt, from one state of the source."""
 
-    def __init__(
-        self,
-        source: Repository,
-        target: Storage,
-        options: CopyOptions,
-        with_detached: bool,
-        progress: Progress,
-    ) -> None:
-        self._source = source
-        self._target = target
-        self._options = options
-        self._selection = options.selection
-        self._progress = progress
-        self._state = select_state(source, options.selection, with_detached=with_detached)
-        left = progress.seconds_left
-        self._transfer = Transfer(
-            source.storage,
-            target,
-            options.concurrency,
-            options.bytes_per_second,
+    source: Repository
+    target: Storage
+    options: CopyOptions
+    with_detached: bool
+    progress: Progress
+
+    @cached_property
+    def _state(self) -> Repository:
+        return select_state(self.source, self.options.selection, with_detached=self.with_detached)
+
+    @cached_property
+    def _transfer(self) -> Transfer:
+        left = self.progress.seconds_left
+        return Transfer(
+            self.source.storage,
+            self.target,
+            self.options.concurrency,
+            self.options.bytes_per_second,
             None if left is None else time.time() + left,
         )
-        self._notes = [*_notes(source, self._state)]
 
     def run(self) -> CopyResult:
-        options = self._options
-        before = open_target(self._target, self._source.storage)
+        options = self.options
+        before = open_target(self.target, self.source.storage)
         lost: list[str] = []
         if before is not None:
-            check_same_repository(self._source, before)
-            lost = find_lost(self._source, self._selection, before)
+            check_same_repository(self.source, before)
+            lost = find_lost(self.source, self.options.selection, before)
             if not options.force:
-                check_lost(lost, self._target)
-            if options.verify is None and is_up_to_date(self._state, before, self._selection):
+                check_lost(lost, self.target)
+            if options.verify is None and is_up_to_date(
+                self._state, before, self.options.selection
+            ):
                 return self._result(before, lost, None)
         known = self._find_known(before)
         plan = self._plan(known)
@@ -169,11 +170,11 @@ class _Copy:
             if options.verify is not None:
                 self._verify()
             publish(
-                self._source,
+                self.source,
                 self._state,
-                self._target,
+                self.target,
                 before,
-                self._selection,
+                self.options.selection,
                 known,
                 force=options.force,
             )
@@ -182,13 +183,13 @@ class _Copy:
     def _find_known(self, before: Repository | None) -> Sequence[SnapshotId]:
         """The snapshots of the target, which has everything that they need."""
         # In spec version 1 an expiration rewrites snapshots, so that all are compared.
-        if before is None or before.info is None or self._options.verify is not None:
+        if before is None or before.info is None or self.options.verify is not None:
             return ()
         return ids_of(before.info.snapshots)
 
     def _plan(self, known: Sequence[SnapshotId]) -> CopyPlan:
-        choose = self._options.choose_engine
-        return plan_copy(self._state, self._target, known, choose, self._progress)
+        choose = self.options.choose_engine
+        return plan_copy(self._state, self.target, known, choose, self.progress)
 
     def _copy(self, plan: CopyPlan) -> None:
         for kind in ORDER:
@@ -203,22 +204,22 @@ class _Copy:
             self._follow(f"copying {kind.directory}", part.count, moved)
 
     def _follow(self, label: str, count: int, moved: Iterable[Moved]) -> None:
-        with self._progress.phase(label, count, "objects") as counter:
+        with self.progress.phase(label, count, "objects") as counter:
             for one in moved:
                 counter.advance(one.objects)
                 if one.error is not None:
                     raise one.error
-                self._progress.check_time()
+                self.progress.check_time()
 
     def _verify(self) -> None:
         """Compare what the target has by now with the source."""
         again = self._plan(())
         if again.num_objects:
             raise StorageError(
-                f"{again.num_objects:,} objects are missing in {self._target.location} after they "
+                f"{again.num_objects:,} objects are missing in {self.target.location} after they "
                 "were copied, or have other sizes; nothing was published"
             )
-        if self._options.verify == "bytes":
+        if self.options.verify == "bytes":
             for kind in ORDER[1:]:
                 needed = again.kinds[kind].needed
                 moved = self._transfer.compare(needed.items())
@@ -237,10 +238,10 @@ class _Copy:
         state = self._state
         kinds = {kind.plural: KindPlan() if plan is None else plan.kinds[kind] for kind in ORDER}
         return CopyResult(
-            dry_run=self._options.dry_run,
+            dry_run=self.options.dry_run,
             engine=LocalEngine.name if plan is None else plan.engine,
             source=state.storage.location,
-            target=self._target.location,
+            target=self.target.location,
             spec_version=state.spec_version,
             is_new=before is None,
             is_up_to_date=plan is None,
@@ -251,9 +252,9 @@ class _Copy:
             branches=_copied_refs(state.branches(), {} if before is None else before.branches()),
             tags=_copied_refs(state.tags(), {} if before is None else before.tags()),
             snapshots=len(state.all_snapshots()),
-            verified=None if self._options.dry_run else self._options.verify,
+            verified=None if self.options.dry_run else self.options.verify,
             lost=tuple(lost),
-            notes=tuple(self._notes),
+            notes=tuple(_notes(self.source, self._state)),
         )
 
 
