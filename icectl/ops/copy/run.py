@@ -10,12 +10,14 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from tempfile import TemporaryDirectory
 
 from icectl.checks.listing import missing
 from icectl.checks.problem import error_of
 from icectl.errors import ConflictError, FormatError, ObjectNotFoundError, StorageError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import Availability, ids_of
+from icectl.ops.copy.paths import select_paths
 from icectl.ops.copy.plan import ORDER, CopyPlan, KindPlan, plan_copy
 from icectl.ops.copy.state import Selection, select_state
 from icectl.ops.copy.target import (
@@ -36,6 +38,7 @@ from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.open import has_changed, open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
+from icectl.storage.local import LocalStorage
 
 MAX_RESTARTS = 20
 ROWS_PER_TASK = 16_384
@@ -95,14 +98,21 @@ class CopyResult:
 def copy_repository(
     source: Storage, target: Storage, options: CopyOptions, progress: Progress | None = None
 ) -> CopyResult:
-    progress = progress or Progress()
+    with TemporaryDirectory(prefix="icectl-copy-") as directory:
+        made = LocalStorage(directory)
+        return _copy_until_consistent(source, target, options, made, progress or Progress())
+
+
+def _copy_until_consistent(
+    source: Storage, target: Storage, options: CopyOptions, made: Storage, progress: Progress
+) -> CopyResult:
     with_detached = True
     earlier = ""
     conflict: ConflictError | None = None
     for _ in range(MAX_RESTARTS):
         found = open_repository(source)
         try:
-            return _Copy(found, target, options, with_detached, progress).run()
+            return _Copy(found, target, options, with_detached, progress, made).run()
         except OutOfTimeError:
             raise out_of_time() from None
         except ConflictError as error:
@@ -135,15 +145,19 @@ class _Copy:
     with_detached: bool
     progress: Progress
 
-    @cached_property
-    def _state(self) -> Repository:
-        return select_state(self.source, self.options.selection, with_detached=self.with_detached)
+    made: Storage
+    """Receives the metadata files that the source does not have."""
 
     @cached_property
-    def _transfer(self) -> Transfer:
+    def _state(self) -> Repository:
+        selection = self.options.selection
+        state = select_state(self.source, selection, with_detached=self.with_detached)
+        return select_paths(state, selection.paths, self.made) if selection.paths else state
+
+    def _transfer_from(self, source: Storage) -> Transfer:
         left = self.progress.seconds_left
         return Transfer(
-            self.source.storage,
+            source,
             self.target,
             self.options.concurrency,
             self.options.bytes_per_second,
@@ -198,9 +212,11 @@ class _Copy:
                 continue
             if kind is ObjectKind.CHUNK:
                 assert plan.chunks is not None
-                moved = plan.chunks.map_mismatches(MoveChunks(self._transfer), "copying chunks")
+                moved = plan.chunks.map_mismatches(
+                    MoveChunks(self._transfer_from(self.source.storage)), "copying chunks"
+                )
             else:
-                moved = self._transfer.copy(part.sizes.items())
+                moved = self._transfer_from(self._state.storage).copy(part.sizes.items())
             self._follow(f"copying {kind.directory}", part.count, moved)
 
     def _follow(self, label: str, count: int, moved: Iterable[Moved]) -> None:
@@ -222,10 +238,10 @@ class _Copy:
         if self.options.verify == "bytes":
             for kind in ORDER[1:]:
                 needed = again.kinds[kind].needed
-                moved = self._transfer.compare(needed.items())
+                moved = self._transfer_from(self._state.storage).compare(needed.items())
                 self._follow(f"comparing {kind.directory}", len(needed), moved)
             if again.references is not None:
-                function = CompareChunks(self._transfer)
+                function = CompareChunks(self._transfer_from(self.source.storage))
                 for one in again.references.map_rows(
                     "comparing chunks", REFERENCES, function, ROWS_PER_TASK
                 ):
@@ -240,7 +256,7 @@ class _Copy:
         return CopyResult(
             dry_run=self.options.dry_run,
             engine=LocalEngine.name if plan is None else plan.engine,
-            source=state.storage.location,
+            source=self.source.storage.location,
             target=self.target.location,
             spec_version=state.spec_version,
             is_new=before is None,
@@ -254,7 +270,7 @@ class _Copy:
             snapshots=len(state.all_snapshots()),
             verified=None if self.options.dry_run else self.options.verify,
             lost=tuple(lost),
-            notes=tuple(_notes(self.source, self._state)),
+            notes=tuple(_notes(self.source, self.options.selection)),
         )
 
 
@@ -264,10 +280,10 @@ def _copied_refs(
     return tuple(CopiedRef(name, id_, before.get(name)) for name, id_ in refs.items())
 
 
-def _notes(source: Repository, state: Repository) -> Iterator[str]:
+def _notes(source: Repository, selection: Selection) -> Iterator[str]:
     if source.info is not None and source.info.status.availability != Availability.ONLINE:
         yield "the source is not online; the copy is"
-    if source.branches().get(DEFAULT_BRANCH) != state.branches()[DEFAULT_BRANCH]:
+    if not selection.has_branch(DEFAULT_BRANCH):
         yield f"{DEFAULT_BRANCH} is not selected, so that it is at the first snapshot"
     for prefix in read_containers(source).prefixes:
         if prefix.startswith("file://"):
