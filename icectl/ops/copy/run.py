@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from icectl.checks.listing import missing
 from icectl.checks.problem import error_of
@@ -96,12 +96,13 @@ def copy_repository(
 ) -> CopyResult:
     progress = progress or Progress()
     with_detached = True
-    earlier = ""
+    earlier = unreadable = ""
     conflict: ConflictError | None = None
     for _ in range(MAX_RESTARTS):
         found = open_repository(source)
         try:
-            return _Copy(found, target, options, with_detached, progress).run()
+            result = _Copy(found, target, options, with_detached, progress).run()
+            return result if with_detached else _add_note(result, unreadable)
         except OutOfTimeError:
             raise out_of_time() from None
         except ConflictError as error:
@@ -115,7 +116,7 @@ def copy_repository(
             if has_changed(found) and error.message != earlier:
                 earlier = error.message
             elif with_detached and options.selection.is_whole and _has_detached(found):
-                with_detached = False
+                with_detached, unreadable = False, error.message
             else:
                 raise error from None
     raise ConflictError(
@@ -271,6 +272,14 @@ def _notes(source: Repository, state: Repository) -> Iterator[str]:
     for prefix in read_containers(source).prefixes:
         if prefix.startswith("file://"):
             yield f"virtual chunks below {prefix} are read from there, on every machine"
+
+
+def _add_note(result: CopyResult, unreadable: str) -> CopyResult:
+    note = (
+        "the copy is without the snapshots that no branch or tag leads to, "
+        f"because not all of them are sound: {unreadable}"
+    )
+    return replace(result, notes=(*result.notes, note))
 
 
 def _has_detached(repository: Repository) -> bool:
