@@ -80,14 +80,14 @@ def check_not_bucket_root(storage: Storage) -> None:
 def check_apart(target: Storage, source: Storage) -> None:
     """`UsageError` if one of them is in the other, also by a link or `..` in a path."""
     there, here = (_resolve(one.location) for one in (target, source))
+    if not (there.startswith(here) or here.startswith(there)) or target.server != source.server:
+        return
     if there == here:
         problem = f"the target {target.location} is the source itself"
     elif there.startswith(here):
         problem = f"the target {target.location} is inside of the source"
-    elif here.startswith(there):
-        problem = f"the source {source.location} is inside of the target"
     else:
-        return
+        problem = f"the source {source.location} is inside of the target"
     raise UsageError(problem, hint="choose a target beside the source")
 
 
