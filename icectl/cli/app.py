@@ -14,6 +14,7 @@ from __future__ import annotations
 import contextlib
 import difflib
 import importlib
+import inspect
 import re
 import sys
 from dataclasses import dataclass
@@ -31,6 +32,7 @@ PROGRAM = "icectl"
 COMMON_HELP = (
     "Every command also takes --json, -r/--repo and the other options listed in `icectl --help`."
 )
+HELP_WITHOUT_REPO = "This command also takes --json, --no-color, --quiet and --verbose."
 ROOT_HELP = "Inspect, check and clean Icechunk repositories."
 
 
@@ -46,6 +48,10 @@ class Command:
         return importlib.import_module(f"icectl.cli.commands.{self.target.partition(':')[0]}")
 
     @property
+    def function(self) -> Any:
+        return getattr(self.module, self.target.partition(":")[2])
+
+    @property
     def examples(self) -> list[tuple[str, str]]:
         """Pairs of command line and explanation, from the examples of the module."""
         group, _, below = self.name.partition(" ")
@@ -58,7 +64,8 @@ class Command:
         """The examples; typer re-flows paragraphs that do not begin with \\b."""
         lines = [f"  {line}\n      {meaning}" for line, meaning in self.examples]
         examples = "\b\nExamples:\n" + "\n".join(lines) if lines else ""
-        return f"{examples}\n\n{COMMON_HELP}".strip()
+        takes_repo = "repo" in inspect.signature(self.function).parameters
+        return f"{examples}\n\n{COMMON_HELP if takes_repo else HELP_WITHOUT_REPO}".strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,7 +286,7 @@ def load(name: str) -> Any:
         short_help=command.summary,
         epilog=command.epilog,
         context_settings=_CONTEXT,
-    )(getattr(command.module, command.target.partition(":")[2]))
+    )(command.function)
     return typer.main.get_command(app)
 
 

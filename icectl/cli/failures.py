@@ -119,8 +119,9 @@ def _with_hint(error: IcectlError, context: CommandContext) -> IcectlError:
     elif isinstance(error, FormatError | ObjectNotFoundError):
         if context.command in ("inspect-file", "validate"):
             return error
-        # By default validate does not read manifests.
-        level = " --level manifests" if (error.path or "").startswith("manifests/") else ""
+        # By default validate reads neither manifests nor chunks.
+        kind = (error.path or "").partition("/")[0]
+        level = f" --level {kind}" if kind in ("manifests", "chunks") else ""
         hint = error.hint or f"find all damage with `icectl validate{level}`"
         if isinstance(error, ObjectNotFoundError):
             # The repository refers to the file, so the repository is damaged.

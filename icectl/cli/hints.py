@@ -61,7 +61,7 @@ HINTS = {
     "`Repository.save_config` of the official package",
     # upgrade
     "upgrade": "upgrade it with `icectl upgrade`",
-    "copy-instead": "copy it with `icectl copy`",
+    "copy-instead": "copy it with `icectl copy {source} {target}`",
     "upgrade-to-target": "create a new repository from it with `icectl upgrade --to TARGET`",
     "keep-late-commit": "give it a branch with `icectl branch create NAME {snapshot} --adopt`, "
     "delete {object}, and run `icectl upgrade` again",

@@ -26,6 +26,8 @@ def render_copy(result: CopyResult) -> Iterator[Block]:
     )
     made = "is a new repository with" if result.is_new else "has"
     yield f"it {'would have' if result.dry_run else made} {refs}"
+    if result.verified is not None:
+        yield f"verified: its objects have the same {result.verified} as those of the source"
     for lost in result.lost:
         yield f"{'would lose' if result.dry_run else 'lost'} {lost}, which only the target had"
 

@@ -7,6 +7,7 @@ initial snapshot and its log) do not hinder the next one.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 
 from icectl.errors import FormatError, PreconditionFailedError, RefusedError, Remedy, UsageError
@@ -74,6 +75,25 @@ def check_not_bucket_root(storage: Storage) -> None:
             "repository",
             hint=Remedy("add-prefix", {"location": f"{storage.location}/repository"}),
         )
+
+
+def check_apart(target: Storage, source: Storage) -> None:
+    """`UsageError` if one of them is in the other, also by a link or `..` in a path."""
+    there, here = (_resolve(one.location) for one in (target, source))
+    if not (there.startswith(here) or here.startswith(there)) or target.server != source.server:
+        return
+    if there == here:
+        problem = f"the target {target.location} is the source itself"
+    elif there.startswith(here):
+        problem = f"the target {target.location} is inside of the source"
+    else:
+        problem = f"the source {source.location} is inside of the target"
+    raise UsageError(problem, hint="choose a target beside the source")
+
+
+def _resolve(location: str) -> str:
+    path = location if "://" in location else os.path.realpath(location)
+    return f"{path.rstrip('/')}/"
 
 
 def _initialize_v2(

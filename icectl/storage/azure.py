@@ -41,6 +41,10 @@ class AzureStorage(ObstoreStorage):
         # The library cannot begin a listing after a name.
         return 1
 
+    @property
+    def server(self) -> str:
+        return f"{self._find_endpoint()} {self._find_account()}"
+
     def _find_account(self) -> str:
         parts = _parse_connection_string()
         account = self._account or _first(ACCOUNTS) or parts.get("accountname")

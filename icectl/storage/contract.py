@@ -104,6 +104,11 @@ class Storage(ABC):
     def location(self) -> str:
         """The location of the root as a user would write it, without secrets."""
 
+    @property
+    def server(self) -> str:
+        """What tells servers apart on which locations may have the same names."""
+        return ""
+
     @abstractmethod
     def read(self, path: str) -> bytes:
         """Read an object; raise `ObjectNotFoundError` if it does not exist."""

@@ -199,6 +199,10 @@ class ObjectStore(Storage):
         return f"{self.scheme}://{join_path(self._bucket, self._prefix).rstrip('/')}"
 
     @property
+    def server(self) -> str:
+        return self.access.endpoint_url or ""
+
+    @property
     def _client(self) -> Any:
         return self._connection.get(self._connect)
 

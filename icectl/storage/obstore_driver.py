@@ -218,6 +218,7 @@ class ObstoreStorage(ObjectStore):
             and isinstance(source, ObstoreStorage)
             and (source.scheme, source._bucket) == (self.scheme, self._bucket)
             and source.access == self.access
+            and source.server == self.server
             and self._requests is self
         )
 

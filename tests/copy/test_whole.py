@@ -176,10 +176,33 @@ class TestTargetsThatOthersChanged:
         with pytest.raises(RefusedError):
             copy(source, tmp_path / "target")
 
-    @pytest.mark.parametrize("place", ["source", "source/inside"])
+    @pytest.mark.parametrize(
+        "place", ["source", "source/inside", "source/../source", "link", "link/inside", "."]
+    )
     def test_the_source_itself_is_refused(self, place: str, source: Path, tmp_path: Path) -> None:
-        with pytest.raises(UsageError):
+        (tmp_path / "link").symlink_to(source)
+        before = files(source)
+        with pytest.raises(UsageError, match=r"the source"):
             copy(source, tmp_path / place)
+        assert files(source) == before
+
+    def test_hints_name_the_source_or_the_target(
+        self, source: Path, tmp_path: Path, icectl: Icectl
+    ) -> None:
+        target = tmp_path / "my target"
+        shutil.copytree(source, target)
+        (target / "repo").write_bytes(b"")
+        damaged = icectl("copy", str(source), str(target))
+        assert damaged.code == 13
+        assert f"the target {target} is damaged" in damaged.err
+        assert f"`icectl repair -r '{target}'`" in damaged.err
+        (source / "chunks").rename(tmp_path / "chunks")
+        lost = icectl("copy", str(source), str(tmp_path / "new"))
+        assert lost.code == 13
+        assert f"`icectl validate --level chunks -r {source}`" in lost.err
+        none = icectl("copy", str(source), str(tmp_path / "new"), "--branch", "nobody")
+        assert none.code == 12
+        assert f"`icectl branch list -r {source}`" in none.err
 
 
 def test_a_target_that_collects_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -232,7 +255,9 @@ class TestDamagedSources:
         lost = repo.lookup_branch("main")
         repo.reset_branch("main", tip)
         (source / "snapshots" / lost).unlink()
-        assert copy(source, target).snapshots == 1
+        done = copy(source, target)
+        assert done.snapshots == 1
+        assert [f"snapshots/{lost}" in note for note in done.notes] == [True]
         assert_sound(target)
 
 

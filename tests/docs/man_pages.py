@@ -17,12 +17,12 @@ from icectl import __version__
 from icectl.checks.rules import RULES
 from icectl.cli.app import COMMANDS, GROUPS, load, own_parameters, root, subcommands
 from icectl.cli.exit_codes import EXIT_CODES
+from icectl.cli.options import CommonOptions
 from tests.docs.roff import escape, markdown_to_roff
 
 MANUAL = Path(__file__).parents[2] / "icectl" / "cli" / "manual"
 COMMON_OPTIONS = """\
-**icectl**(1) describes the options that every command takes (`--repo`, `--storage-option`, \
-`--json`, `--jsonl`, `--no-color`, `--quiet`, `--verbose`) and lists the exit codes.
+**icectl**(1) describes the common options ({options}) and lists the exit codes.
 
 **icectl-config**(5) describes the config file and the environment variables, \
 **icectl-json**(7) the document that `--json` prints."""
@@ -78,7 +78,7 @@ def _command_page(word: str) -> str:
         parts += [*heading, command.help, *_definitions(command.params, "argument")]
         options = list(_definitions(own_parameters(command), "option"))
         parts += ["## OPTIONS", *options] if options and word not in GROUPS else options
-    parts += ["## COMMON OPTIONS", COMMON_OPTIONS]
+    parts += ["## COMMON OPTIONS", COMMON_OPTIONS.format(options=_common(commands.values()))]
     more = MANUAL / f"icectl-{word}.1.md"
     if more.exists():
         parts.append(more.read_text(encoding="utf-8"))
@@ -88,6 +88,13 @@ def _command_page(word: str) -> str:
     related = ("icectl(1)", *RELATED.get(word, ()), "icectl-config(5)", "icectl-json(7)")
     parts += ["## SEE ALSO", ", ".join(f"**{page[:-3]}**{page[-3:]}" for page in related)]
     return _page(f"icectl-{word}.1", subcommands()[word], "\n\n".join(parts))
+
+
+def _common(commands: Iterable[Any]) -> str:
+    """The common options that any of the commands takes."""
+    taken = {one.name for command in commands for one in command.params}
+    names = (one.name for one in fields(CommonOptions) if one.name in taken)
+    return ", ".join(f"`--{name.replace('_', '-')}`" for name in names)
 
 
 def _synopsis(name: str, command: Any) -> str:

@@ -14,6 +14,7 @@ import pytest
 
 from icectl.cli.hints import describe_hint
 from icectl.errors import StorageError, UsageError
+from icectl.repository.initialize import check_apart
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 from icectl.storage.memory import MemoryStorage
@@ -204,3 +205,22 @@ def test_after_a_fork(name: str, make_backend: Callable[[str], Backend]) -> None
     answer = answers.get()
     # S3 and Google have a second driver, which connects again.
     assert answer == b"1" or (name == "azurite" and "was forked" in answer)
+
+
+@pytest.mark.parametrize(
+    ("scheme", "option", "values"),
+    [
+        ("s3", "endpoint_url", ("http://127.0.0.1:9", "http://127.0.0.1:10")),
+        ("gs", "endpoint_url", ("http://127.0.0.1:9", "http://127.0.0.1:10")),
+        ("az", "account", ("one", "other")),
+    ],
+)
+def test_equal_names_on_other_servers(scheme: str, option: str, values: tuple[str, str]) -> None:
+    """A mirror may have the same name; the target cannot copy from the other server itself."""
+    one, other, same = (
+        open_storage(f"{scheme}://bucket/repo", {option: value}) for value in (*values, values[0])
+    )
+    check_apart(one, other)
+    assert not one.can_copy_from(other)
+    with pytest.raises(UsageError, match="is the source itself"):
+        check_apart(one, same)

@@ -310,6 +310,8 @@ def test_another_target_is_refused(icectl: Icectl, tmp_path: Path) -> None:
     assert (code, "notes.txt" in error["message"]) == (16, True)
     assert files(target) == {"notes.txt": b"mine"}
     assert refused(icectl, source, source)[0] == 16
+    assert refused(icectl, source, source / "inside")[0] == 2
+    assert not (source / "inside").exists()
     other = tmp_path / "other"
     imported(icectl, source, other)
     (other / "repo").unlink()

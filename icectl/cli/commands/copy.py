@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 import typer
@@ -140,13 +140,14 @@ def copy(
         bytes_per_second=None if bandwidth_limit is None else parse_size(bandwidth_limit),
         choose_engine=engines.choose,
     )
+    storages = (
+        context.open_storage(source, source_option),
+        context.open_storage(target, target_option),
+    )
+    # From here on, commands in hints are for the source; those for the target name it.
+    context.options = replace(context.options, repo=source, storage_option=source_option)
     with engines:
-        result = copy_repository(
-            context.open_storage(source, source_option),
-            context.open_storage(target, target_option),
-            options,
-            Progress(context.display.phase, deadline),
-        )
+        result = copy_repository(*storages, options, Progress(context.display.phase, deadline))
     for note in result.notes:
         context.note(note)
     context.emit(result, render_copy)

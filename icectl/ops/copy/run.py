@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from tempfile import TemporaryDirectory
 
@@ -107,12 +107,13 @@ def _copy_until_consistent(
     source: Storage, target: Storage, options: CopyOptions, made: Storage, progress: Progress
 ) -> CopyResult:
     with_detached = True
-    earlier = ""
+    earlier = unreadable = ""
     conflict: ConflictError | None = None
     for _ in range(MAX_RESTARTS):
         found = open_repository(source)
         try:
-            return _Copy(found, target, options, with_detached, progress, made).run()
+            result = _Copy(found, target, options, with_detached, progress, made).run()
+            return result if with_detached else _add_note(result, unreadable)
         except OutOfTimeError:
             raise out_of_time() from None
         except ConflictError as error:
@@ -126,7 +127,7 @@ def _copy_until_consistent(
             if has_changed(found) and error.message != earlier:
                 earlier = error.message
             elif with_detached and options.selection.is_whole and _has_detached(found):
-                with_detached = False
+                with_detached, unreadable = False, error.message
             else:
                 raise error from None
     raise ConflictError(
@@ -288,6 +289,14 @@ def _notes(source: Repository, selection: Selection) -> Iterator[str]:
     for prefix in read_containers(source).prefixes:
         if prefix.startswith("file://"):
             yield f"virtual chunks below {prefix} are read from there, on every machine"
+
+
+def _add_note(result: CopyResult, unreadable: str) -> CopyResult:
+    note = (
+        "the copy is without the snapshots that no branch or tag leads to, "
+        f"because not all of them are sound: {unreadable}"
+    )
+    return replace(result, notes=(*result.notes, note))
 
 
 def _has_detached(repository: Repository) -> bool:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from icectl.errors import (
     ConflictError,
+    FormatError,
     ObjectNotFoundError,
     PreconditionFailedError,
     RefusedError,
@@ -41,6 +42,7 @@ from icectl.ops.copy.state import STORAGE_SETTINGS, Selection
 from icectl.repository.config import read_config, update_config_file
 from icectl.repository.edits import DEFAULT_BRANCH, Edited
 from icectl.repository.history import state_of
+from icectl.repository.initialize import check_apart
 from icectl.repository.layout import STANDARD
 from icectl.repository.open import open_repository, repository_at
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, walk_updates
@@ -64,11 +66,7 @@ _DIRECTORIES = {
 
 def open_target(storage: Storage, source: Storage) -> Repository | None:
     """The repository at the target; None if there is none, or an unfinished copy."""
-    ends = [f"{one.location.rstrip('/')}/" for one in (storage, source)]
-    if ends[0].startswith(ends[1]) or ends[1].startswith(ends[0]):
-        raise UsageError(
-            f"{storage.location} and {source.location} are the same place, or one is in the other"
-        )
+    check_apart(storage, source)
     if storage.is_bucket_root:
         raise UsageError(
             f"{storage.location} is the root of a bucket, where official clients open no "
@@ -79,6 +77,11 @@ def open_target(storage: Storage, source: Storage) -> Repository | None:
         return open_repository(storage)
     except RepositoryNotFoundError:
         pass
+    except FormatError as error:
+        raise FormatError(
+            f"the target {storage.location} is damaged: {error}",
+            hint=Remedy("repair-target", {"location": storage.location}),
+        ) from None
     for name in storage.list_directories(""):
         if name == BACKUPS:
             raise RefusedError(

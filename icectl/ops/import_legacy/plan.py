@@ -54,7 +54,7 @@ from icectl.pipeline.progress import Progress
 from icectl.repository.config import read_config
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.history import find_reachable
-from icectl.repository.initialize import check_not_bucket_root
+from icectl.repository.initialize import check_apart, check_not_bucket_root
 from icectl.repository.ops_log import REPO_PATH, decode_repo_at
 from icectl.repository.ref_files import decode_ref_file, tag_file
 from icectl.repository.repository import Repository
@@ -169,7 +169,10 @@ def plan_import(source: Repository, target: Storage, progress: Progress) -> Impo
     if source.generation is Generation.V2:
         raise UsageError(
             f"{source.storage.location} is a repository of spec version 2 already",
-            hint=Remedy("copy-instead"),
+            hint=Remedy(
+                "copy-instead",
+                {"source": source.storage.location, "target": target.location},
+            ),
         )
     raise_first(check_main(source.branches(), f"{source.layout.refs}/branch.{DEFAULT_BRANCH}"))
     check_not_bucket_root(target)
@@ -195,7 +198,9 @@ def plan_import(source: Repository, target: Storage, progress: Progress) -> Impo
         chunks=_find_chunks(source, references.chunk_ends),
         virtual_roots=frozenset(references.virtual_roots),
     )
-    return replace(plan, found=_check_target(plan))
+    found = _check_target(plan)
+    check_apart(target, source.storage)
+    return replace(plan, found=found)
 
 
 def _unknown_codecs(snapshots: Iterable[_SeenSnapshot]) -> dict[str, tuple[str, ...]]:
