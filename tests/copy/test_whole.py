@@ -19,6 +19,7 @@ from tests.gc.repositories import collect, files, messy_repository, official_gc,
 from tests.official import build_zoo, copied, ic, open_official
 from tests.official.histories import RandomHistory, commit, create
 
+KINDS = ("chunks", "manifests", "transactions", "snapshots")
 SOURCES = [
     pytest.param((messy_repository, 1), id="messy-1"),
     pytest.param((messy_repository, 2), id="messy-2"),
@@ -138,15 +139,55 @@ class TestTargetsThatOthersChanged:
         collect(target)
         assert_sound(target)
 
+    def test_a_deleted_tag_does_not_come_back(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = create(source)
+        repo.create_tag("a", repo.lookup_branch("main"))
+        copy(source, target)
+        open_official(target).delete_tag("a")
+        with pytest.raises(RefusedError):
+            copy(source, target)
+        assert not open_official(target).list_tags()
+        assert copy(source, target, force=True).lost
+        assert_equal(source, target)
+        assert_sound(target)
+
+    def test_a_tag_of_spec_version_1_stays_deleted(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = create(source, 1)
+        repo.create_tag("a", repo.lookup_branch("main"))
+        copy(source, target)
+        open_official(target).delete_tag("a")
+        with commit(repo, "more") as root:
+            root.attrs["x"] = 1
+        copy(source, target)
+        assert open_official(target).lookup_branch("main") == repo.lookup_branch("main")
+        assert not open_official(target).list_tags()
+        assert copy(source, target).is_up_to_date
+
+    def test_an_undone_deletion_is_followed(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = create(source)
+        repo.create_tag("a", repo.lookup_branch("main"))
+        copy(source, target)
+        repo.delete_tag("a")
+        copy(source, target)
+        assert run(["undo", "-r", str(source), "--undelete-tag", "--yes"], {}) == 0
+        copy(source, target)
+        assert open_official(target).list_tags() == {"a"}
+        assert_sound(target)
+
+    @pytest.mark.parametrize("version", [1, 2])
     @pytest.mark.parametrize("is_empty", [False, True])
     def test_another_repository_is_refused(
-        self, is_empty: bool, source: Path, tmp_path: Path
+        self, is_empty: bool, version: int, tmp_path: Path
     ) -> None:
-        target = tmp_path / "target"
-        repo = create(target)
-        if not is_empty:
-            with commit(repo, "another") as root:
-                root.attrs["x"] = 1
+        source, target = tmp_path / "source", tmp_path / "target"
+        for place in (source, target):
+            repo = create(place, version)
+            if not is_empty:
+                with commit(repo, "another") as root:
+                    root.attrs["x"] = 1
         for force in (False, True):
             with pytest.raises(RefusedError):
                 copy(source, target, force=force)
@@ -181,6 +222,12 @@ class TestTargetsThatOthersChanged:
         with pytest.raises(UsageError):
             copy(source, tmp_path / place)
 
+    def test_a_link_to_the_source_is_refused(self, source: Path, tmp_path: Path) -> None:
+        (tmp_path / "link").symlink_to(source)
+        for places in ((source, tmp_path / "link"), (tmp_path / "link", source)):
+            with pytest.raises(UsageError):
+                copy(*places)
+
 
 def test_a_target_that_collects_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the target had when the copy was planned is gone when it is published."""
@@ -211,7 +258,7 @@ def test_a_target_that_collects_meanwhile(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 class TestDamagedSources:
-    @pytest.mark.parametrize("kind", ["chunks", "manifests", "transactions", "snapshots"])
+    @pytest.mark.parametrize("kind", KINDS)
     def test_nothing_is_published(self, kind: str, tmp_path: Path) -> None:
         source, target = tmp_path / "source", tmp_path / "target"
         with commit(create(source), "data") as root:
@@ -240,11 +287,15 @@ def test_truncated_objects_are_copied_again(source: Path, tmp_path: Path) -> Non
     target = tmp_path / "target"
     copy(source, target)
     (target / "repo").unlink()
-    for kind in ("chunks", "manifests", "snapshots"):
+    there = {kind: len([*(target / kind).iterdir()]) for kind in KINDS}
+    for kind in KINDS:
         path = max((target / kind).iterdir(), key=lambda path: path.stat().st_size)
         path.write_bytes(path.read_bytes()[:-1])
-    assert copy(source, target).objects == 3
+    done = copy(source, target)
+    assert {*done.copied.values()} == {1}
+    assert [*done.skipped.values()] == [number - 1 for number in there.values()]
     assert_equal(source, target)
+    assert_sound(target)
 
 
 def test_other_bytes_are_found(source: Path, tmp_path: Path) -> None:

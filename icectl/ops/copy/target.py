@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, replace
 
@@ -17,7 +18,7 @@ from icectl.errors import (
 from icectl.format.config import encode_config_yaml
 from icectl.format.refs import encode_ref
 from icectl.format.repo import encode_repo
-from icectl.model.ids import SnapshotId
+from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import (
     BranchCreatedUpdate,
     BranchDeletedUpdate,
@@ -63,7 +64,7 @@ _DIRECTORIES = {
 
 def open_target(storage: Storage, source: Storage) -> Repository | None:
     """The repository at the target; None if there is none, or an unfinished copy."""
-    ends = [f"{one.location.rstrip('/')}/" for one in (storage, source)]
+    ends = [f"{_resolve_links(one).rstrip('/')}/" for one in (storage, source)]
     if ends[0].startswith(ends[1]) or ends[1].startswith(ends[0]):
         raise UsageError(
             f"{storage.location} and {source.location} are the same place, or one is in the other"
@@ -92,6 +93,11 @@ def open_target(storage: Storage, source: Storage) -> Repository | None:
     return None
 
 
+def _resolve_links(storage: Storage) -> str:
+    location = storage.location
+    return os.path.realpath(location) if location.startswith("/") else location
+
+
 def check_same_repository(source: Repository, target: Repository) -> None:
     """`RefusedError` if the target never was a copy of the source, not even with `--force`."""
     problem = None
@@ -102,11 +108,21 @@ def check_same_repository(source: Repository, target: Repository) -> None:
         # The first snapshot has the same id in every repository.
         if any(theirs[id_] != ours[id_] for id_ in ours.keys() & theirs.keys()):
             problem = "another repository"
+    elif None not in (times := {_first_time(source), _first_time(target)}) and len(times) > 1:
+        problem = "another repository"
     if problem is not None:
         raise RefusedError(
             f"{target.storage.location} has {problem}, which is never overwritten",
             hint="copy to another place",
         )
+
+
+def _first_time(repository: Repository) -> int | None:
+    """When a repository of spec version 1 was created; None if it is unknown."""
+    try:
+        return repository.snapshot_info(INITIAL_SNAPSHOT_ID).flushed_at
+    except ObjectNotFoundError:  # the first snapshot of old ones has another name
+        return None
 
 
 def find_lost(source: Repository, selection: Selection, target: Repository) -> list[str]:
@@ -121,6 +137,12 @@ def find_lost(source: Repository, selection: Selection, target: Repository) -> l
             is_main = (kind, name) == ("branch", DEFAULT_BRANCH)
             if has(name) and not is_main and not known_name(name, tip):
                 lost.append(f"{kind} {name}")
+    if target.info is not None:
+        lost += [
+            f"deletion of tag {name}"
+            for name in target.deleted_tags()
+            if name in source.tags() and selection.has_tag(name) and not known.has_deleted_tag(name)
+        ]
     # Without an ops log it is unknown what the source released; its tips are not released alone.
     held = ids_of(target.info.snapshots) if target.info else target.branches().values()
     lost += [f"snapshot {id_}" for id_ in held if not known.has_snapshot(id_)]
@@ -137,6 +159,8 @@ class _Known:
             for logs in pruned_logs_of(source.info.snapshots).values():
                 self._snapshots.update(logs)
         self._past: tuple[set[str], set[str], set[SnapshotId]] | None = None
+        self._deleted_tags: set[str] = set()
+        self._has_expired = False
 
     def _read_past(self) -> tuple[set[str], set[str], set[SnapshotId]]:
         if self._past is None:
@@ -160,7 +184,10 @@ class _Known:
                         tags.add(name)
                     case TagDeletedUpdate(name, previous):
                         tags.add(name)
+                        self._deleted_tags.add(name)
                         snapshots.add(previous)
+                    case ExpirationRanUpdate():
+                        self._has_expired = True
                     case NewDetachedSnapshotUpdate(new):
                         snapshots.add(new)
                     case _:
@@ -191,6 +218,11 @@ class _Known:
             return here == tip
         return name in self._source.deleted_tags() or name in self._read_past()[1]
 
+    def has_deleted_tag(self, name: str) -> bool:
+        """Whether the source may have deleted a tag that it has again after an undo."""
+        self._read_past()
+        return name in self._deleted_tags or self._has_expired
+
 
 def _updates(source: Repository) -> Iterator[Update]:
     if source.info is not None:
@@ -205,8 +237,15 @@ def merge(state: RepoInfo, before: RepoInfo, selection: Selection) -> RepoInfo:
     tags = {ref.name: ref for ref in before.tags if not selection.has_tag(ref.name)}
     staying = replace(before, branches=(*branches.values(),), tags=(*tags.values(),))
     reachable = state_of(staying).reachable
-    snapshots = {one.id: one for one in before.snapshots if one.id in reachable}
-    snapshots.update(infos_by_id(state.snapshots))
+    known = infos_by_id(state.snapshots)
+    # Where the state was cut, by a shallow copy or an expiration, the history of before stays.
+    kept = {
+        one.id: one
+        for one in before.snapshots
+        if one.id in reachable
+        and (one.id not in known or (one.parent_id is not None and one.parent_id not in known))
+    }
+    snapshots = {**known, **kept}
     # If main is not selected, that of the target stays.
     branches = {ref.name: ref for ref in state.branches} | branches
     tags = {ref.name: ref for ref in state.tags} | tags
@@ -315,6 +354,8 @@ def _plan_ref_files(
         for name in branches
         if name == DEFAULT_BRANCH and not selection.has_branch(name)
     }
+    # A deletion is final in spec version 1.
+    kept |= {tag_file(name) for name in (() if target is None else target.deleted_tags())}
     return _RefFileChanges(
         None if is_same else encode_config_yaml(stored),
         {
