@@ -17,7 +17,7 @@ from tests.command_line import Icectl
 from tests.copy.repositories import assert_equal, assert_sound, copy
 from tests.gc.repositories import collect, files, messy_repository, official_gc, random_repository
 from tests.official import build_zoo, copied, ic, open_official
-from tests.official.histories import RandomHistory, commit, create
+from tests.official.histories import RandomHistory, commit, create, linear_history
 
 KINDS = ("chunks", "manifests", "transactions", "snapshots")
 SOURCES = [
@@ -78,6 +78,33 @@ def test_a_copy_follows_its_source(seed: int, spec_version: int, tmp_path: Path)
         assert_equal(source, target)
         assert_sound(target)
         assert copy(source, target).is_up_to_date
+    collect(target)
+    assert_sound(target)
+
+
+@pytest.mark.parametrize("by_official", [False, True])
+def test_both_are_upgraded(by_official: bool, tmp_path: Path) -> None:
+    """The config of both has the same values in other bytes, which no entry has to explain."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    repo = linear_history(source, 4, 1)
+    for name in ("b", "a", "c"):
+        repo.create_tag(name, repo.lookup_branch("main"))
+    repo.delete_tag("c")
+    copy(source, target)
+    assert run(["upgrade", "-r", str(target), "--yes"], {}) == 0
+    if by_official:
+        ic.upgrade_icechunk_repository(open_official(source), dry_run=False)
+    else:
+        assert run(["upgrade", "-r", str(source), "--yes"], {}) == 0
+    repo = open_official(source)
+    repo.delete_tag("b")
+    with commit(repo, "more") as root:
+        root.attrs["x"] = 1
+    copy(source, target)
+    assert_equal(source, target)
+    assert_sound(target)
+    repo.delete_tag("a")
+    copy(source, target)
     collect(target)
     assert_sound(target)
 

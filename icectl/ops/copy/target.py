@@ -52,7 +52,7 @@ from icectl.repository.ref_files import (
     tag_file,
 )
 from icectl.repository.repository import Repository
-from icectl.repository.state_changes import updates_of
+from icectl.repository.state_changes import keep_encodings, updates_of
 from icectl.repository.update import put_back, update_repo
 from icectl.storage.contract import Storage
 
@@ -251,7 +251,7 @@ def merge(state: RepoInfo, before: RepoInfo, selection: Selection) -> RepoInfo:
     tags = {ref.name: ref for ref in state.tags} | tags
     deleted = {*state.deleted_tags, *before.deleted_tags} - tags.keys()
     return replace(
-        state,
+        keep_encodings(before, state),
         branches=tuple(branches[name] for name in sorted(branches, key=str.encode)),
         tags=tuple(tags[name] for name in sorted(tags, key=str.encode)),
         deleted_tags=tuple(sorted(deleted, key=str.encode)),
