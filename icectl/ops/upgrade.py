@@ -100,23 +100,30 @@ class DetachedSnapshot:
 
 
 @dataclass(frozen=True, slots=True)
-class UpgradeResult:
+class Upgraded:
+    """What a repository of spec version 2 has that was made from an older one."""
+
     dry_run: bool
-    resumed: bool
-    """Whether an earlier upgrade had begun."""
-    location: str
     from_generation: str
-    """"v2" if there is nothing to do."""
+    """The name of a `Generation`; "v2" if there is nothing to do."""
     to_spec_version: int
+    location: str
+    snapshots: int
     branches: tuple[str, ...]
     tags: tuple[str, ...]
     deleted_tags: tuple[str, ...]
-    snapshots: int
+    unreachable_snapshots: tuple[SnapshotId, ...]
+    """Those that no branch or tag of the older one leads to."""
+    detached: tuple[DetachedSnapshot, ...]
+    """The same ones, described."""
+
+
+@dataclass(frozen=True, slots=True)
+class UpgradeResult(Upgraded):
+    resumed: bool
+    """Whether an earlier upgrade had begun."""
     operations: int
     """Entries of the new ops log."""
-    unreachable_snapshots: tuple[SnapshotId, ...]
-    detached: tuple[DetachedSnapshot, ...]
-    """The unreachable snapshots, described."""
     kept_detached: bool
     old_files: int
     """Files of spec version 1 to delete."""

@@ -7,10 +7,11 @@ kept until somebody recovers or abandons them explicitly.
 
 A lost timeline is recovered if the operations of `repo` since the fork added each snapshot that
 its operations made and whose file exists, gave each other snapshot at which they set a ref that its
-newest state still has a branch with a `recovered_name`, and did this for at least one snapshot.
-Then it protects nothing any more, not even what both timelines share: what was released since then
-was released by operations of `repo`, which provenance explains. Until then it protects all that
-its states list: one that only tagged an old snapshot may be the only one that needs it.
+newest state still has a branch with a `recovered_name`, and did this for at least one snapshot,
+unless an undo took it back. Then it protects nothing any more, not even what both timelines share:
+what was released since then was released by operations of `repo`, which provenance explains. Until
+then it protects all that its states list: one that only tagged an old snapshot may be the only one
+that needs it.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ from icectl.format.repo import RepoFile
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import (
     BranchCreatedUpdate,
+    BranchDeletedUpdate,
     BranchResetUpdate,
     CommitAmendedUpdate,
     NewCommitUpdate,
@@ -39,14 +41,16 @@ from icectl.model.repo import (
     RepoInfo,
     RepoInitializedUpdate,
     TagCreatedUpdate,
+    TagDeletedUpdate,
     UnknownUpdate,
     Update,
     ids_of,
 )
 from icectl.repository.backups import list_backups
-from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo
+from icectl.repository.ops_log import BACKUPS, REPO_PATH, backup_object, read_repo, read_repo_file
 from icectl.repository.past import Timeline
 from icectl.repository.transitions import created_snapshot
+from icectl.repository.writes import end_of_write
 from icectl.storage.contract import Storage
 
 RECOVERED = "recovered-"
@@ -221,17 +225,50 @@ def _find_made(timeline: Timeline, other: Timeline) -> tuple[set[SnapshotId], li
 def _find_recovered(timeline: Timeline, other: Timeline) -> tuple[set[SnapshotId], set[str]]:
     """The snapshots that the timeline added since the fork, and the beginnings of the ids of those
     that it gave a branch with a `recovered_name`."""
+    listed = {*ids_of(timeline.info.snapshots)}
     added: set[SnapshotId] = set()
     replaced: set[str] = set()
-    for update in takewhile(lambda update: update not in other, timeline.updates):
-        match update.update_type:
+    since = [*takewhile(lambda update: update not in other, timeline.updates)]
+    for number in reversed(range(len(since))):
+        match since[number].update_type:
             case NewDetachedSnapshotUpdate(new):
                 added.add(new)
             case BranchCreatedUpdate(name) if name.startswith(RECOVERED):
                 replaced.update(name.split("-")[-2:])
+            case BranchDeletedUpdate() | BranchResetUpdate() | TagDeletedUpdate() if (
+                not added <= listed
+            ):
+                undone = _find_undone(timeline, number, added)
+                added -= undone
+                replaced -= {f"{id_!s:.8}" for id_ in undone}
             case _:
                 pass
     return added, replaced
+
+
+def _find_undone(timeline: Timeline, number: int, added: Set[SnapshotId]) -> Set[SnapshotId]:
+    """Those of the added snapshots that left the list when this update moved or deleted a ref,
+    which only an undo does; all of them if no backup shows it."""
+    updates = timeline.updates
+    newest = number
+    while newest and updates[newest].backup_path is None:
+        newest -= 1  # an undo may have written several entries
+    before = _listed_after(timeline, end_of_write(updates, newest))
+    after = _listed_after(timeline, newest)
+    return added if before is None or after is None else added & before - after
+
+
+def _listed_after(timeline: Timeline, number: int) -> Set[SnapshotId] | None:
+    """The snapshots on the list after the update; None if its backup cannot be read."""
+    if not number:
+        return {*ids_of(timeline.info.snapshots)}
+    name = timeline.updates[number].backup_path if number < len(timeline.updates) else None
+    if name is None:
+        return None
+    try:
+        return {*ids_of(read_repo_file(timeline.storage, backup_object(name)).snapshots)}
+    except (FormatError, UnsupportedError, ObjectNotFoundError):
+        return None
 
 
 def find_backups_to_abandon(timeline: Timeline, newest: Collection[str]) -> tuple[str, ...]:

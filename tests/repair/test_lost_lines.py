@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from icectl.ops.repair.run import RepairOptions, plan_repair
+from icectl.storage.local import LocalStorage
 from tests.gc.place import Place
 from tests.gc.repositories import age_all, live, official_gc
+from tests.official.histories import commit
 from tests.repair.helpers import official, versions
 
 DAY = 86400
@@ -215,3 +218,110 @@ def test_a_line_that_left_a_lost_line(place: Place) -> None:
     for step in LATER["all"]:
         step(place)
         check_quiet(place)
+
+
+def lose_the_tip_of_another_branch(place: Place) -> set[str]:
+    """A line whose last commit, which no backup lists, does not follow the others of the line."""
+    place.commit(*range(3))
+    repo = place.official()
+    repo.create_branch("dev", list(repo.ancestry(branch="main"))[1].id)
+    lost: set[str] = set()
+
+    def commit_to_dev(place: Place) -> None:
+        with commit(place.official(), "dev", branch="dev") as root:
+            root.create_array("dev", shape=(4,), chunks=(2,), dtype="i8")[:] = 1
+
+    def keep(place: Place) -> None:
+        lost.update(place.official().lookup_branch(name) for name in ("main", "dev"))
+
+    lose(place, commits(10), commit_to_dev, keep)
+    place.commit(20)
+    return lost
+
+
+@pytest.mark.parametrize("num_steps", [1, 2])
+def test_an_interrupted_repair_does_not_give_up_the_last_commit(
+    place: Place, num_steps: int
+) -> None:
+    lost = lose_the_tip_of_another_branch(place)
+    storage = LocalStorage(place.where)
+    plan = plan_repair(storage, RepairOptions(), storage.read_clock())
+    assert len(plan.chosen) == 2
+    for step in plan.chosen[:num_steps]:
+        step.apply(storage)
+    age_all(place.where, 30 * DAY)
+    place.run(*GC)
+    assert place.snapshot_files() >= lost
+    recover(place)
+    repo = place.official()
+    assert {repo.lookup_branch(name) for name in repo.list_branches()} >= lost
+
+
+@pytest.mark.parametrize("later", [(), ("expire", "--keep-last", "1", "--yes")])
+@pytest.mark.parametrize("others", [0, 1])
+def test_an_undone_recovery_protects_the_line_again(
+    place: Place, later: tuple[str, ...], others: int
+) -> None:
+    place.commit(*range(4))
+    lost: set[str] = set()
+    lose(place, commits(10, 11), lambda place: lost.update(ids(place)), settings)
+    place.commit(20)
+    recover(place)
+    place.commit(*range(30, 30 + others))
+    code, document = place.run("undo", f"@{others}", "--yes")
+    assert code == 0 and document["removed_snapshots"], document
+    place.commit(40)
+    if later:
+        assert place.run(*later)[0] == 0
+    age_all(place.where, 30 * DAY)
+    place.check_refused(*GC)
+    code, document = place.run("validate", "--level", "refs")
+    assert code == 3 and [one["code"] for one in document["findings"]] == ["ICE0020"]
+    assert recover(place)
+    assert place.run(*GC)[0] == 0
+    assert place.snapshot_files() >= lost
+    for step in LATER["all"]:
+        step(place)
+        check_quiet(place)
+
+
+def test_an_undone_recovery_of_a_tagged_commit_protects_it_again(place: Place) -> None:
+    """The commit had expired since the fork, so that its recovery put it back on the list."""
+    place.commit(*range(4))
+    tagged = list(place.official().ancestry(branch="main"))[2].id
+    lose(place, tag("old", 2), settings)
+    place.commit(20)
+    expire_all(place)
+    before = len(place.info().latest_updates)
+    recover(place)
+    code, document = place.run(
+        "restore", "--to", f"@{len(place.info().latest_updates) - before}", "--yes"
+    )
+    assert code == 0 and tagged in document["removed_snapshots"], document
+    age_all(place.where, 30 * DAY)
+    place.check_refused(*GC)
+    assert recover(place)
+    assert place.run(*GC)[0] == 0
+    assert tagged in place.snapshot_files()
+
+
+def test_a_restored_state_before_the_recovery_protects_the_line_again(place: Place) -> None:
+    """Though the recovered branch was not needed any more, as main led to its commits."""
+    place.commit(*range(4))
+    lost: set[str] = set()
+    lose(place, commits(10, 11), lambda place: lost.update(ids(place)), settings)
+    place.commit(20)
+    before = len(place.info().latest_updates)
+    (name,) = recover(place)
+    repo = place.official()
+    repo.reset_branch("main", repo.lookup_branch(name))
+    repo.delete_branch(name)
+    code, document = place.run(
+        "restore", "--to", f"@{len(place.info().latest_updates) - before}", "--yes"
+    )
+    assert code == 0 and document["removed_snapshots"], document
+    age_all(place.where, 30 * DAY)
+    place.check_refused(*GC)
+    assert recover(place)
+    assert place.run(*GC)[0] == 0
+    assert place.snapshot_files() >= lost

@@ -14,6 +14,7 @@ from icectl.cli.engines import EngineOption, SparkPlace
 from icectl.cli.options import Age, DryRunOption, Flag, Time, command
 from icectl.cli.values import parse_age
 from icectl.errors import UsageError
+from icectl.ops.copy.paths import normalize_path
 from icectl.ops.copy.run import CopyOptions, copy_repository
 from icectl.ops.copy.state import Selection
 from icectl.pipeline.progress import Progress
@@ -24,6 +25,7 @@ icectl copy ./repo s3://bucket/repo --dry-run  # the number and size of the obje
 icectl copy ./repo s3://bucket/repo --verify sizes  # run it again to update the copy
 icectl copy s3://bucket/repo ./part --branch main --tag 'v*' --shallow 1
   # the newest version of main and of some tags
+icectl copy s3://bucket/repo ./part --path /temperature  # one array of every branch and tag
 """
 _SIZE = re.compile(r"(\d+(?:\.\d+)?) *([kMGT]?)(i?)B?", re.IGNORECASE)
 _POWERS = ("", "k", "m", "g", "t")
@@ -45,6 +47,12 @@ class What:
     since: Annotated[
         Time, "Copy only snapshots since this date, time or age (30d), and the newest of each ref."
     ] = None
+    path: Annotated[
+        list[str],
+        typer.Option(metavar="PATH"),
+        "Copy only these groups and arrays of the newest version of each branch and tag, without "
+        "history. Repeatable.",
+    ] = ()  # type: ignore[assignment]
 
 
 @command(repository=False)
@@ -110,7 +118,11 @@ def copy(
     if what.shallow is not None and what.since is not None:
         raise UsageError("--shallow and --since cannot be combined")
     deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime is not None else None
-    engines = spark.choose(engine, context)
+    if what.path and (what.shallow is not None or what.since is not None):
+        raise UsageError("--path copies no history", hint="omit --shallow and --since")
+    engines = spark.choose("local" if what.path and engine == "auto" else engine, context)
+    if what.path and engines.is_asked_for:
+        raise UsageError("--path cannot be combined with Spark")
     if bandwidth_limit is not None and engines.is_asked_for:
         raise UsageError("--bandwidth-limit cannot be combined with Spark")
     options = CopyOptions(
@@ -119,6 +131,7 @@ def copy(
             (*what.ref, *what.tag),
             what.shallow,
             context.parse_moment(what.since),
+            tuple(map(normalize_path, what.path)),
         ),
         dry_run=dry_run,
         force=force,

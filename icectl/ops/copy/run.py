@@ -9,12 +9,15 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from tempfile import TemporaryDirectory
 
 from icectl.checks.listing import missing
 from icectl.checks.problem import error_of
 from icectl.errors import ConflictError, FormatError, ObjectNotFoundError, StorageError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import Availability, ids_of
+from icectl.ops.copy.paths import select_paths
 from icectl.ops.copy.plan import ORDER, CopyPlan, KindPlan, plan_copy
 from icectl.ops.copy.state import Selection, select_state
 from icectl.ops.copy.target import (
@@ -35,6 +38,7 @@ from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.open import has_changed, open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.contract import Storage
+from icectl.storage.local import LocalStorage
 
 MAX_RESTARTS = 20
 ROWS_PER_TASK = 16_384
@@ -94,14 +98,21 @@ class CopyResult:
 def copy_repository(
     source: Storage, target: Storage, options: CopyOptions, progress: Progress | None = None
 ) -> CopyResult:
-    progress = progress or Progress()
+    with TemporaryDirectory(prefix="icectl-copy-") as directory:
+        made = LocalStorage(directory)
+        return _copy_until_consistent(source, target, options, made, progress or Progress())
+
+
+def _copy_until_consistent(
+    source: Storage, target: Storage, options: CopyOptions, made: Storage, progress: Progress
+) -> CopyResult:
     with_detached = True
     earlier = ""
     conflict: ConflictError | None = None
     for _ in range(MAX_RESTARTS):
         found = open_repository(source)
         try:
-            return _Copy(found, target, options, with_detached, progress).run()
+            return _Copy(found, target, options, with_detached, progress, made).run()
         except OutOfTimeError:
             raise out_of_time() from None
         except ConflictError as error:
@@ -124,43 +135,47 @@ def copy_repository(
     )
 
 
+@dataclass(frozen=True)
 class _Copy:
     """One attempt, from one state of the source."""
 
-    def __init__(
-        self,
-        source: Repository,
-        target: Storage,
-        options: CopyOptions,
-        with_detached: bool,
-        progress: Progress,
-    ) -> None:
-        self._source = source
-        self._target = target
-        self._options = options
-        self._selection = options.selection
-        self._progress = progress
-        self._state = select_state(source, options.selection, with_detached=with_detached)
-        left = progress.seconds_left
-        self._transfer = Transfer(
-            source.storage,
-            target,
-            options.concurrency,
-            options.bytes_per_second,
+    source: Repository
+    target: Storage
+    options: CopyOptions
+    with_detached: bool
+    progress: Progress
+
+    made: Storage
+    """Receives the metadata files that the source does not have."""
+
+    @cached_property
+    def _state(self) -> Repository:
+        selection = self.options.selection
+        state = select_state(self.source, selection, with_detached=self.with_detached)
+        return select_paths(state, selection.paths, self.made) if selection.paths else state
+
+    def _transfer_from(self, source: Storage) -> Transfer:
+        left = self.progress.seconds_left
+        return Transfer(
+            source,
+            self.target,
+            self.options.concurrency,
+            self.options.bytes_per_second,
             None if left is None else time.time() + left,
         )
-        self._notes = [*_notes(source, self._state)]
 
     def run(self) -> CopyResult:
-        options = self._options
-        before = open_target(self._target, self._source.storage)
+        options = self.options
+        before = open_target(self.target, self.source.storage)
         lost: list[str] = []
         if before is not None:
-            check_same_repository(self._source, before)
-            lost = find_lost(self._source, self._selection, before)
+            check_same_repository(self.source, before)
+            lost = find_lost(self.source, self.options.selection, before)
             if not options.force:
-                check_lost(lost, self._target)
-            if options.verify is None and is_up_to_date(self._state, before, self._selection):
+                check_lost(lost, self.target)
+            if options.verify is None and is_up_to_date(
+                self._state, before, self.options.selection
+            ):
                 return self._result(before, lost, None)
         known = self._find_known(before)
         plan = self._plan(known)
@@ -169,11 +184,11 @@ class _Copy:
             if options.verify is not None:
                 self._verify()
             publish(
-                self._source,
+                self.source,
                 self._state,
-                self._target,
+                self.target,
                 before,
-                self._selection,
+                self.options.selection,
                 known,
                 force=options.force,
             )
@@ -182,13 +197,13 @@ class _Copy:
     def _find_known(self, before: Repository | None) -> Sequence[SnapshotId]:
         """The snapshots of the target, which has everything that they need."""
         # In spec version 1 an expiration rewrites snapshots, so that all are compared.
-        if before is None or before.info is None or self._options.verify is not None:
+        if before is None or before.info is None or self.options.verify is not None:
             return ()
         return ids_of(before.info.snapshots)
 
     def _plan(self, known: Sequence[SnapshotId]) -> CopyPlan:
-        choose = self._options.choose_engine
-        return plan_copy(self._state, self._target, known, choose, self._progress)
+        choose = self.options.choose_engine
+        return plan_copy(self._state, self.target, known, choose, self.progress)
 
     def _copy(self, plan: CopyPlan) -> None:
         for kind in ORDER:
@@ -197,34 +212,36 @@ class _Copy:
                 continue
             if kind is ObjectKind.CHUNK:
                 assert plan.chunks is not None
-                moved = plan.chunks.map_mismatches(MoveChunks(self._transfer), "copying chunks")
+                moved = plan.chunks.map_mismatches(
+                    MoveChunks(self._transfer_from(self.source.storage)), "copying chunks"
+                )
             else:
-                moved = self._transfer.copy(part.sizes.items())
+                moved = self._transfer_from(self._state.storage).copy(part.sizes.items())
             self._follow(f"copying {kind.directory}", part.count, moved)
 
     def _follow(self, label: str, count: int, moved: Iterable[Moved]) -> None:
-        with self._progress.phase(label, count, "objects") as counter:
+        with self.progress.phase(label, count, "objects") as counter:
             for one in moved:
                 counter.advance(one.objects)
                 if one.error is not None:
                     raise one.error
-                self._progress.check_time()
+                self.progress.check_time()
 
     def _verify(self) -> None:
         """Compare what the target has by now with the source."""
         again = self._plan(())
         if again.num_objects:
             raise StorageError(
-                f"{again.num_objects:,} objects are missing in {self._target.location} after they "
+                f"{again.num_objects:,} objects are missing in {self.target.location} after they "
                 "were copied, or have other sizes; nothing was published"
             )
-        if self._options.verify == "bytes":
+        if self.options.verify == "bytes":
             for kind in ORDER[1:]:
                 needed = again.kinds[kind].needed
-                moved = self._transfer.compare(needed.items())
+                moved = self._transfer_from(self._state.storage).compare(needed.items())
                 self._follow(f"comparing {kind.directory}", len(needed), moved)
             if again.references is not None:
-                function = CompareChunks(self._transfer)
+                function = CompareChunks(self._transfer_from(self.source.storage))
                 for one in again.references.map_rows(
                     "comparing chunks", REFERENCES, function, ROWS_PER_TASK
                 ):
@@ -237,10 +254,10 @@ class _Copy:
         state = self._state
         kinds = {kind.plural: KindPlan() if plan is None else plan.kinds[kind] for kind in ORDER}
         return CopyResult(
-            dry_run=self._options.dry_run,
+            dry_run=self.options.dry_run,
             engine=LocalEngine.name if plan is None else plan.engine,
-            source=state.storage.location,
-            target=self._target.location,
+            source=self.source.storage.location,
+            target=self.target.location,
             spec_version=state.spec_version,
             is_new=before is None,
             is_up_to_date=plan is None,
@@ -251,9 +268,9 @@ class _Copy:
             branches=_copied_refs(state.branches(), {} if before is None else before.branches()),
             tags=_copied_refs(state.tags(), {} if before is None else before.tags()),
             snapshots=len(state.all_snapshots()),
-            verified=None if self._options.dry_run else self._options.verify,
+            verified=None if self.options.dry_run else self.options.verify,
             lost=tuple(lost),
-            notes=tuple(self._notes),
+            notes=tuple(_notes(self.source, self.options.selection)),
         )
 
 
@@ -263,10 +280,10 @@ def _copied_refs(
     return tuple(CopiedRef(name, id_, before.get(name)) for name, id_ in refs.items())
 
 
-def _notes(source: Repository, state: Repository) -> Iterator[str]:
+def _notes(source: Repository, selection: Selection) -> Iterator[str]:
     if source.info is not None and source.info.status.availability != Availability.ONLINE:
         yield "the source is not online; the copy is"
-    if source.branches().get(DEFAULT_BRANCH) != state.branches()[DEFAULT_BRANCH]:
+    if not selection.has_branch(DEFAULT_BRANCH):
         yield f"{DEFAULT_BRANCH} is not selected, so that it is at the first snapshot"
     for prefix in read_containers(source).prefixes:
         if prefix.startswith("file://"):

@@ -44,6 +44,8 @@ class Selection:
     """The number of snapshots of each ref, from its tip on."""
     since: int | None = None
     """Only snapshots flushed at this time or later, and the tips."""
+    paths: tuple[str, ...] = ()
+    """Only these nodes of the tips, and no history."""
 
     @property
     def selects_refs(self) -> bool:
@@ -55,7 +57,7 @@ class Selection:
 
     @property
     def is_whole(self) -> bool:
-        return not (self.selects_refs or self.cuts_history)
+        return not (self.selects_refs or self.cuts_history or self.paths)
 
     def has_branch(self, name: str) -> bool:
         return not self.selects_refs or matches(name, self.branches)

@@ -37,6 +37,7 @@ from icectl.model.repo import (
     pruned_logs_of,
     times_of,
 )
+from icectl.ops.copy.paths import derived_id
 from icectl.ops.copy.state import STORAGE_SETTINGS, Selection
 from icectl.repository.config import read_config, update_config_file
 from icectl.repository.edits import DEFAULT_BRANCH, Edited
@@ -127,7 +128,7 @@ def _first_time(repository: Repository) -> int | None:
 
 def find_lost(source: Repository, selection: Selection, target: Repository) -> list[str]:
     """What the target has and the source never had: its writers would lose it."""
-    known = _Known(source)
+    known = _Known(source, selection.paths)
     lost: list[str] = []
     for kind, has, refs, known_name in (
         ("branch", selection.has_branch, target.branches(), known.has_branch),
@@ -152,8 +153,9 @@ def find_lost(source: Repository, selection: Selection, target: Repository) -> l
 class _Known:
     """What the source has, or had by its ops log, which is read only if it is needed."""
 
-    def __init__(self, source: Repository) -> None:
+    def __init__(self, source: Repository, paths: Collection[str]) -> None:
         self._source = source
+        self._paths = paths
         self._snapshots = {one.id for one in source.all_snapshots()}
         if source.info is not None:
             for logs in pruned_logs_of(source.info.snapshots).values():
@@ -196,9 +198,16 @@ class _Known:
         return self._past
 
     def has_snapshot(self, snapshot_id: SnapshotId) -> bool:
-        if snapshot_id in self._snapshots or snapshot_id in self._read_past()[2]:
+        if snapshot_id in self._snapshots or snapshot_id in self._derived(self._snapshots):
+            return True
+        past = self._read_past()[2]
+        if snapshot_id in past or snapshot_id in self._derived(past):
             return True
         return self._source.info is None and self._has_file(snapshot_id)
+
+    def _derived(self, originals: Collection[SnapshotId]) -> Collection[SnapshotId]:
+        """What a copy of some paths makes of the snapshots."""
+        return {derived_id(id_, self._paths) for id_ in originals} if self._paths else ()
 
     def _has_file(self, snapshot_id: SnapshotId) -> bool:
         try:
@@ -215,7 +224,7 @@ class _Known:
     def has_tag(self, name: str, tip: SnapshotId) -> bool:
         here = self._source.tags().get(name)
         if here is not None:
-            return here == tip
+            return tip == here or tip in self._derived([here])
         return name in self._source.deleted_tags() or name in self._read_past()[1]
 
     def has_deleted_tag(self, name: str) -> bool:

@@ -48,7 +48,7 @@ from icectl.ops.import_legacy.convert import (
     fit_id,
     readable_arrays,
 )
-from icectl.ops.upgrade import DetachedSnapshot
+from icectl.ops.upgrade import DetachedSnapshot, Upgraded
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
 from icectl.repository.config import read_config
@@ -66,30 +66,16 @@ THREADS = 16
 
 
 @dataclass(frozen=True, slots=True)
-class ImportResult:
+class ImportResult(Upgraded):
     """What the new repository has, what it has not, and what may need attention."""
 
-    dry_run: bool
-    from_generation: str
-    """The name of a `Generation`."""
-    to_spec_version: int
     source: str
-    location: str
-    """Of the new repository."""
-    snapshots: int
     manifests: int
     chunks: int
     chunk_bytes: int
     """Of native chunks, copied or there already."""
-    branches: tuple[str, ...]
-    tags: tuple[str, ...]
-    deleted_tags: tuple[str, ...]
     written_objects: int
     """By this run; the others were there already."""
-    unreachable_snapshots: tuple[SnapshotId, ...]
-    """Those that stay in the source only."""
-    detached: tuple[DetachedSnapshot, ...]
-    """The same ones, described."""
     unknown_codecs: Mapping[str, tuple[str, ...]]
     """Those that zarr-python needs a plug-in for, with the arrays."""
     dropped_settings: tuple[str, ...]

@@ -33,8 +33,9 @@ def plan_lost_lines(
 ) -> Iterator[Step]:
     """Branches for all that only lost timelines list, and for each ref that they set.
 
-    Refs come first, the oldest of them first: after an interruption, those that are left are found
-    again by what no ref reaches yet.
+    Commits that no backup lists come first, since nothing else protects them. Then come refs, the
+    oldest of them first: after an interruption, those that are left are found again by what no ref
+    reaches yet.
     """
     storage, layout = repository.storage, repository.layout
     state = _state(repository)
@@ -65,7 +66,9 @@ def plan_lost_lines(
             known.update(one.id for one in chain)
             targets[id_] = branch
         planned.update(targets)
-        oldest_first = sorted(targets, key=lambda id_: (id_ in own, found.infos[id_].flushed_at))
+        oldest_first = sorted(
+            targets, key=lambda id_: (id_ not in last, id_ in own, found.infos[id_].flushed_at)
+        )
         rest = found.infos.keys() & there - targets.keys()
         newest_first = sorted(rest, key=lambda id_: found.infos[id_].flushed_at, reverse=True)
         for id_ in (*oldest_first, *newest_first):
