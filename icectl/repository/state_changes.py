@@ -224,6 +224,18 @@ def updates_of(before: RepoInfo, after: RepoInfo) -> tuple[UpdateType, ...]:
     return tuple(updates)
 
 
+def keep_encodings(before: RepoInfo, after: RepoInfo) -> RepoInfo:
+    """`after`, with the bytes of `before` for equal values: other bytes would need an entry."""
+    old, new = _items(before), _items(after)
+    items = [old[name] if _is_same_item(old.get(name), new[name]) else new[name] for name in new]
+    is_same = _is_same_config(before.config, after.config)
+    return replace(
+        after,
+        config=before.config if is_same else after.config,
+        metadata=tuple(items) or None,
+    )
+
+
 def flag_settings(info: RepoInfo) -> dict[int, bool]:
     """What the repository says of each flag that it does not leave at its default."""
     settings = dict.fromkeys(info.enabled_feature_flags or (), True)

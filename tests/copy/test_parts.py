@@ -8,7 +8,7 @@ import pytest
 
 from icectl.errors import RefNotFoundError, UnsupportedError
 from icectl.ops.copy.state import Selection
-from tests.copy.repositories import assert_part, assert_sound, copy
+from tests.copy.repositories import assert_equal, assert_part, assert_sound, copy
 from tests.gc.repositories import collect, messy_repository, official_gc, random_repository
 from tests.official import open_official, read_everything
 from tests.official.histories import commit, create, linear_history
@@ -98,6 +98,21 @@ def test_refs_that_are_not_selected_stay(tmp_path: Path) -> None:
     assert_sound(target)
     copy(source, target)
     assert copy(source, target).is_up_to_date
+
+
+def test_refs_that_are_not_selected_keep_their_history(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    repo = linear_history(source, 4)
+    repo.create_branch("other", repo.lookup_branch("main"))
+    copy(source, target)
+    before = [one.id for one in open_official(target).ancestry(branch="other")]
+    only_tip = Selection(branches=("main",), shallow=1)
+    copy(source, target, selection=only_tip)
+    collect(target)
+    assert [one.id for one in open_official(target).ancestry(branch="other")] == before
+    assert copy(source, target, selection=only_tip).is_up_to_date
+    assert_equal(source, target)
+    assert_sound(target)
 
 
 def test_unknown_refs(source: Path, tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -142,7 +143,9 @@ def test_a_source_that_changes_meanwhile(s3: S3Server, tmp_path: Path) -> None:
     def maintain() -> None:
         while not stopped.wait(0.3):
             began_at = min(writer.began_at for writer in writers)
-            official_gc(official, min(now() - 4_000_000, began_at - 1_100_000))
+            cutoff = min(now() - 4_000_000, began_at - 1_100_000)
+            open_official(official).expire_snapshots(datetime.fromtimestamp(cutoff / 1e6, UTC))
+            official_gc(official, cutoff)
 
     maintenance = threading.Thread(target=maintain)
     for thread in (*writers, maintenance):

@@ -17,8 +17,9 @@ from tests.command_line import Icectl
 from tests.copy.repositories import assert_equal, assert_sound, copy
 from tests.gc.repositories import collect, files, messy_repository, official_gc, random_repository
 from tests.official import build_zoo, copied, ic, open_official
-from tests.official.histories import RandomHistory, commit, create
+from tests.official.histories import RandomHistory, commit, create, linear_history
 
+KINDS = ("chunks", "manifests", "transactions", "snapshots")
 SOURCES = [
     pytest.param((messy_repository, 1), id="messy-1"),
     pytest.param((messy_repository, 2), id="messy-2"),
@@ -81,6 +82,33 @@ def test_a_copy_follows_its_source(seed: int, spec_version: int, tmp_path: Path)
     assert_sound(target)
 
 
+@pytest.mark.parametrize("by_official", [False, True])
+def test_both_are_upgraded(by_official: bool, tmp_path: Path) -> None:
+    """The config of both has the same values in other bytes, which no entry has to explain."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    repo = linear_history(source, 4, 1)
+    for name in ("b", "a", "c"):
+        repo.create_tag(name, repo.lookup_branch("main"))
+    repo.delete_tag("c")
+    copy(source, target)
+    assert run(["upgrade", "-r", str(target), "--yes"], {}) == 0
+    if by_official:
+        ic.upgrade_icechunk_repository(open_official(source), dry_run=False)
+    else:
+        assert run(["upgrade", "-r", str(source), "--yes"], {}) == 0
+    repo = open_official(source)
+    repo.delete_tag("b")
+    with commit(repo, "more") as root:
+        root.attrs["x"] = 1
+    copy(source, target)
+    assert_equal(source, target)
+    assert_sound(target)
+    repo.delete_tag("a")
+    copy(source, target)
+    collect(target)
+    assert_sound(target)
+
+
 def test_stored_storage_settings_are_dropped(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     repo = create(source)
@@ -138,15 +166,55 @@ class TestTargetsThatOthersChanged:
         collect(target)
         assert_sound(target)
 
+    def test_a_deleted_tag_does_not_come_back(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = create(source)
+        repo.create_tag("a", repo.lookup_branch("main"))
+        copy(source, target)
+        open_official(target).delete_tag("a")
+        with pytest.raises(RefusedError):
+            copy(source, target)
+        assert not open_official(target).list_tags()
+        assert copy(source, target, force=True).lost
+        assert_equal(source, target)
+        assert_sound(target)
+
+    def test_a_tag_of_spec_version_1_stays_deleted(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = create(source, 1)
+        repo.create_tag("a", repo.lookup_branch("main"))
+        copy(source, target)
+        open_official(target).delete_tag("a")
+        with commit(repo, "more") as root:
+            root.attrs["x"] = 1
+        copy(source, target)
+        assert open_official(target).lookup_branch("main") == repo.lookup_branch("main")
+        assert not open_official(target).list_tags()
+        assert copy(source, target).is_up_to_date
+
+    def test_an_undone_deletion_is_followed(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = create(source)
+        repo.create_tag("a", repo.lookup_branch("main"))
+        copy(source, target)
+        repo.delete_tag("a")
+        copy(source, target)
+        assert run(["undo", "-r", str(source), "--undelete-tag", "--yes"], {}) == 0
+        copy(source, target)
+        assert open_official(target).list_tags() == {"a"}
+        assert_sound(target)
+
+    @pytest.mark.parametrize("version", [1, 2])
     @pytest.mark.parametrize("is_empty", [False, True])
     def test_another_repository_is_refused(
-        self, is_empty: bool, source: Path, tmp_path: Path
+        self, is_empty: bool, version: int, tmp_path: Path
     ) -> None:
-        target = tmp_path / "target"
-        repo = create(target)
-        if not is_empty:
-            with commit(repo, "another") as root:
-                root.attrs["x"] = 1
+        source, target = tmp_path / "source", tmp_path / "target"
+        for place in (source, target):
+            repo = create(place, version)
+            if not is_empty:
+                with commit(repo, "another") as root:
+                    root.attrs["x"] = 1
         for force in (False, True):
             with pytest.raises(RefusedError):
                 copy(source, target, force=force)
@@ -204,6 +272,12 @@ class TestTargetsThatOthersChanged:
         assert none.code == 12
         assert f"`icectl branch list -r {source}`" in none.err
 
+    def test_a_link_to_the_source_is_refused(self, source: Path, tmp_path: Path) -> None:
+        (tmp_path / "link").symlink_to(source)
+        for places in ((source, tmp_path / "link"), (tmp_path / "link", source)):
+            with pytest.raises(UsageError):
+                copy(*places)
+
 
 def test_a_target_that_collects_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the target had when the copy was planned is gone when it is published."""
@@ -234,7 +308,7 @@ def test_a_target_that_collects_meanwhile(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 class TestDamagedSources:
-    @pytest.mark.parametrize("kind", ["chunks", "manifests", "transactions", "snapshots"])
+    @pytest.mark.parametrize("kind", KINDS)
     def test_nothing_is_published(self, kind: str, tmp_path: Path) -> None:
         source, target = tmp_path / "source", tmp_path / "target"
         with commit(create(source), "data") as root:
@@ -265,11 +339,15 @@ def test_truncated_objects_are_copied_again(source: Path, tmp_path: Path) -> Non
     target = tmp_path / "target"
     copy(source, target)
     (target / "repo").unlink()
-    for kind in ("chunks", "manifests", "snapshots"):
+    there = {kind: len([*(target / kind).iterdir()]) for kind in KINDS}
+    for kind in KINDS:
         path = max((target / kind).iterdir(), key=lambda path: path.stat().st_size)
         path.write_bytes(path.read_bytes()[:-1])
-    assert copy(source, target).objects == 3
+    done = copy(source, target)
+    assert {*done.copied.values()} == {1}
+    assert [*done.skipped.values()] == [number - 1 for number in there.values()]
     assert_equal(source, target)
+    assert_sound(target)
 
 
 def test_other_bytes_are_found(source: Path, tmp_path: Path) -> None:

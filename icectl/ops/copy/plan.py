@@ -106,7 +106,7 @@ def plan_copy(
             chunks = KindPlan(
                 count=sum(one.objects for one in counted),
                 bytes=sum(one.bytes for one in counted),
-                skipped=comparison.num_matched,
+                skipped=comparison.num_matched - sum(one.replaced for one in counted),
             )
         manifests = {id_: claim.size_bytes for id_, claim in claims.items()}
         kinds = {
@@ -229,18 +229,14 @@ def _find_missing_logs(
 ) -> KindPlan:
     """The same for logs, whose sizes only the source knows."""
     kind = ObjectKind.TRANSACTION_LOG
-    there = listings.wait_for(kind).ids
-    ids = id_set(snapshots.logs)
-    absent = ids[~there.contains(ids)]
-    names = absent.to_names()
-    sizes = source.read_sizes_and_times(kind.directory, names)
-    found: dict[str, int] = {}
-    for id_, name, size in zip(absent.to_bytes(), names, sizes, strict=True):
+    there = {*listings.wait_for(kind).ids.to_bytes()}
+    ids = sorted(snapshots.logs)
+    found = source.read_sizes_and_times(kind.directory, map(str, ids))
+    sizes: dict[SnapshotId, int] = {}
+    for id_, size in zip(ids, found, strict=True):
         progress.check_time()
         if size is not None:
-            found[kind.path(name)] = size[0]
-        elif id_ not in snapshots.optional_logs:
-            raise error_of(missing(kind.path(name), "a version that is to be copied needs it"))
-    present = ids[there.contains(ids)].to_names()
-    needed = {**dict.fromkeys(map(kind.path, present), 0), **found}
-    return _kind_plan(needed, found)
+            sizes[id_] = size[0]
+        elif id_ not in snapshots.optional_logs and bytes(id_) not in there:
+            raise error_of(missing(kind.path(id_), "a version that is to be copied needs it"))
+    return _find_missing(target, kind, sizes, listings, progress)

@@ -18,7 +18,7 @@ from icectl.errors import (
 from icectl.format.config import encode_config_yaml
 from icectl.format.refs import encode_ref
 from icectl.format.repo import encode_repo
-from icectl.model.ids import SnapshotId
+from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import (
     BranchCreatedUpdate,
     BranchDeletedUpdate,
@@ -54,7 +54,7 @@ from icectl.repository.ref_files import (
     tag_file,
 )
 from icectl.repository.repository import Repository
-from icectl.repository.state_changes import updates_of
+from icectl.repository.state_changes import keep_encodings, updates_of
 from icectl.repository.update import put_back, update_repo
 from icectl.storage.contract import Storage
 
@@ -106,11 +106,21 @@ def check_same_repository(source: Repository, target: Repository) -> None:
         # The first snapshot has the same id in every repository.
         if any(theirs[id_] != ours[id_] for id_ in ours.keys() & theirs.keys()):
             problem = "another repository"
+    elif None not in (times := {_first_time(source), _first_time(target)}) and len(times) > 1:
+        problem = "another repository"
     if problem is not None:
         raise RefusedError(
             f"{target.storage.location} has {problem}, which is never overwritten",
             hint="copy to another place",
         )
+
+
+def _first_time(repository: Repository) -> int | None:
+    """When a repository of spec version 1 was created; None if it is unknown."""
+    try:
+        return repository.snapshot_info(INITIAL_SNAPSHOT_ID).flushed_at
+    except ObjectNotFoundError:  # the first snapshot of old ones has another name
+        return None
 
 
 def find_lost(source: Repository, selection: Selection, target: Repository) -> list[str]:
@@ -125,6 +135,12 @@ def find_lost(source: Repository, selection: Selection, target: Repository) -> l
             is_main = (kind, name) == ("branch", DEFAULT_BRANCH)
             if has(name) and not is_main and not known_name(name, tip):
                 lost.append(f"{kind} {name}")
+    if target.info is not None:
+        lost += [
+            f"deletion of tag {name}"
+            for name in target.deleted_tags()
+            if name in source.tags() and selection.has_tag(name) and not known.has_deleted_tag(name)
+        ]
     # Without an ops log it is unknown what the source released; its tips are not released alone.
     held = ids_of(target.info.snapshots) if target.info else target.branches().values()
     lost += [f"snapshot {id_}" for id_ in held if not known.has_snapshot(id_)]
@@ -142,6 +158,8 @@ class _Known:
             for logs in pruned_logs_of(source.info.snapshots).values():
                 self._snapshots.update(logs)
         self._past: tuple[set[str], set[str], set[SnapshotId]] | None = None
+        self._deleted_tags: set[str] = set()
+        self._has_expired = False
 
     def _read_past(self) -> tuple[set[str], set[str], set[SnapshotId]]:
         if self._past is None:
@@ -165,7 +183,10 @@ class _Known:
                         tags.add(name)
                     case TagDeletedUpdate(name, previous):
                         tags.add(name)
+                        self._deleted_tags.add(name)
                         snapshots.add(previous)
+                    case ExpirationRanUpdate():
+                        self._has_expired = True
                     case NewDetachedSnapshotUpdate(new):
                         snapshots.add(new)
                     case _:
@@ -203,6 +224,11 @@ class _Known:
             return tip == here or tip in self._derived([here])
         return name in self._source.deleted_tags() or name in self._read_past()[1]
 
+    def has_deleted_tag(self, name: str) -> bool:
+        """Whether the source may have deleted a tag that it has again after an undo."""
+        self._read_past()
+        return name in self._deleted_tags or self._has_expired
+
 
 def _updates(source: Repository) -> Iterator[Update]:
     if source.info is not None:
@@ -217,14 +243,21 @@ def merge(state: RepoInfo, before: RepoInfo, selection: Selection) -> RepoInfo:
     tags = {ref.name: ref for ref in before.tags if not selection.has_tag(ref.name)}
     staying = replace(before, branches=(*branches.values(),), tags=(*tags.values(),))
     reachable = state_of(staying).reachable
-    snapshots = {one.id: one for one in before.snapshots if one.id in reachable}
-    snapshots.update(infos_by_id(state.snapshots))
+    known = infos_by_id(state.snapshots)
+    # Where the state was cut, by a shallow copy or an expiration, the history of before stays.
+    kept = {
+        one.id: one
+        for one in before.snapshots
+        if one.id in reachable
+        and (one.id not in known or (one.parent_id is not None and one.parent_id not in known))
+    }
+    snapshots = {**known, **kept}
     # If main is not selected, that of the target stays.
     branches = {ref.name: ref for ref in state.branches} | branches
     tags = {ref.name: ref for ref in state.tags} | tags
     deleted = {*state.deleted_tags, *before.deleted_tags} - tags.keys()
     return replace(
-        state,
+        keep_encodings(before, state),
         branches=tuple(branches[name] for name in sorted(branches, key=str.encode)),
         tags=tuple(tags[name] for name in sorted(tags, key=str.encode)),
         deleted_tags=tuple(sorted(deleted, key=str.encode)),
@@ -327,6 +360,8 @@ def _plan_ref_files(
         for name in branches
         if name == DEFAULT_BRANCH and not selection.has_branch(name)
     }
+    # A deletion is final in spec version 1.
+    kept |= {tag_file(name) for name in (() if target is None else target.deleted_tags())}
     return _RefFileChanges(
         None if is_same else encode_config_yaml(stored),
         {

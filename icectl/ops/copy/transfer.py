@@ -145,10 +145,19 @@ class MoveChunks:
         return self.transfer.copy(chunk_sizes(columns))
 
 
-def count_chunks(columns: Columns) -> Iterator[Moved]:
+@dataclass(frozen=True, slots=True)
+class Counted:
+    objects: int
+    bytes: int
+    replaced: int
+    """How many of the objects the target has, but too short."""
+
+
+def count_chunks(columns: Columns) -> Iterator[Counted]:
     """A function for `Comparison.map_mismatches`: count them."""
     short = _is_short(columns)
-    yield Moved(int(short.sum()), int(columns["end"][short].sum()))
+    replaced = short & (columns["size"] >= 0)
+    yield Counted(int(short.sum()), int(columns["end"][short].sum()), int(replaced.sum()))
 
 
 def chunk_sizes(columns: Columns) -> Iterator[tuple[str, int]]:
