@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Set
 from dataclasses import dataclass, replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from icectl.errors import ConflictError, RefNotFoundError, RefusedError, Remedy, UsageError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import GCRanUpdate, RepoInfo, RepoStatusChangedUpdate, UpdateType
 from icectl.ops.ops_log import ListedOperation, ReportedChanges, list_operation, report_changes
-from icectl.ops.undo.needed import NeededObjects, find_needed
 from icectl.pipeline.progress import Progress
 from icectl.repository.edits import Edited
 from icectl.repository.history import state_of
@@ -33,6 +33,9 @@ from icectl.repository.state_changes import (
 from icectl.repository.update import update_repo
 from icectl.repository.writes import find_write_problem
 from icectl.storage.contract import Storage
+
+if TYPE_CHECKING:
+    from icectl.ops.undo.needed import NeededObjects
 
 Build = Callable[[RepoInfo], RepoInfo]
 
@@ -171,7 +174,7 @@ def _plan(
     before = repository.info
     assert before is not None
     after = build(before)
-    needed = find_needed(repository.storage, before, after, progress)
+    needed = _find_needed(repository, before, after, progress)
     if needed.incomplete and not needed.missing:
         # Nobody needs them, and they cannot be listed without their objects.
         whole, left_out = build, needed.incomplete
@@ -281,8 +284,17 @@ def execute_undo(
     missing: tuple[str, ...] = ()
     if plan.needed.num_snapshots:
         # A collection that began before the write does not know what came back.
-        missing = find_needed(repository.storage, plan.before, plan.after, progress).missing
+        missing = _find_needed(repository, plan.before, plan.after, progress).missing
     return build_result(plan, dry_run=False, missing=missing)
+
+
+def _find_needed(
+    repository: Repository, before: RepoInfo, after: RepoInfo, progress: Progress
+) -> NeededObjects:
+    # Imported here, since it loads numpy, which `ops-log` and `status` do not need.
+    from icectl.ops.undo.needed import find_needed
+
+    return find_needed(repository.storage, before, after, progress)
 
 
 def _was_collected(storage: Storage, before: RepoInfo, now: RepoInfo) -> bool:
