@@ -53,6 +53,15 @@ def test_parts_are_sound(selection: Selection, source: Path, tmp_path: Path) -> 
     assert read_everything(open_official(target)) == before
 
 
+def test_a_whole_copy_that_is_cut_is_told(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    linear_history(source, 6)
+    copy(source, target)
+    (note,) = copy(source, target, selection=Selection(shallow=2), dry_run=True).notes
+    assert "4" in note
+    assert copy(source, target).notes == ()
+
+
 def test_a_shallow_copy_keeps_the_changes(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     repo = linear_history(source, 6)

@@ -25,6 +25,7 @@ from icectl.ops.copy.target import (
     check_same_repository,
     find_lost,
     is_up_to_date,
+    merge,
     open_target,
     publish,
 )
@@ -271,8 +272,22 @@ class _Copy:
             snapshots=len(state.all_snapshots()),
             verified=None if self.options.dry_run else self.options.verify,
             lost=tuple(lost),
-            notes=tuple(_notes(self.source, self.options.selection)),
+            notes=(*_notes(self.source, self.options.selection), *self._note_released(before)),
         )
+
+    def _note_released(self, before: Repository | None) -> Iterator[str]:
+        """That a copy with less history takes versions away from a target that has more."""
+        selection, state = self.options.selection, self._state.info
+        if not (selection.cuts_history or selection.paths) or before is None:
+            return
+        assert before.info is not None and state is not None
+        after = merge(state, before.info, selection)
+        released = {*ids_of(before.info.snapshots)} - {*ids_of(after.snapshots)}
+        if released:
+            yield (
+                f"snapshots that the target no longer lists: {len(released):,}; a garbage "
+                "collection there deletes what only they need"
+            )
 
 
 def _copied_refs(
