@@ -96,7 +96,9 @@ def test_killed_at_every_write(code: str, moment: str, whole: Path, tmp_path: Pa
         read = versions(official(where))
         assert all(read[id_] == data for id_, data in surviving.items())
         if code == "lost lines":
-            assert refs_of(where) == refs_of(expected)
+            # A lost ref may stay lost if another recovered branch has its commits.
+            assert refs_of(where).items() <= refs_of(expected).items()
+            assert {*refs_of(expected).values()} <= read.keys()
         shutil.rmtree(where)
     assert number > 1
 

@@ -80,7 +80,8 @@ def _check_paths(paths: Collection[str], snapshots: Iterable[Snapshot]) -> None:
         if path not in known:
             raise RefNotFoundError(
                 f"no selected version has a node {path}",
-                hint=nearest_hint(path, sorted(known - {"/"})) or "list the nodes with `icectl ls`",
+                hint=nearest_hint(path, sorted(known - {"/"}))
+                or "choose a path that one of the selected versions has",
             )
 
 
