@@ -26,7 +26,12 @@ def rclone(*words: object, before: Callable[[], None] | None = None) -> Command:
 def copies() -> tuple[Path, Callable[[], None]]:
     """A place for copies, and a function that makes it empty."""
     place = BENCH / "copied-repository"
-    return place, lambda: shutil.rmtree(place, ignore_errors=True)
+
+    def clear() -> None:
+        shutil.rmtree(place, ignore_errors=True)
+        os.sync()  # or the next one waits for what the one before left to write
+
+    return place, clear
 
 
 if shutil.which("rclone") is None:
