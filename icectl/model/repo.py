@@ -30,6 +30,11 @@ class Ref:
     snapshot_id: SnapshotId
 
 
+def sorted_refs(targets: Mapping[str, SnapshotId]) -> tuple[Ref, ...]:
+    """The refs in the order of the specification."""
+    return tuple(Ref(name, targets[name]) for name in sorted(targets, key=str.encode))
+
+
 @dataclass(frozen=True, slots=True)
 class SnapshotInfo:
     id: SnapshotId

@@ -154,7 +154,7 @@ def find_chain(repository: Repository, snapshot_id: SnapshotId) -> list[Snapshot
     try:
         snapshot = repository.read_snapshot(snapshot_id)
     except ObjectNotFoundError:
-        raise RefNotFoundError(f"there is no file of a snapshot {snapshot_id}") from None
+        raise RefNotFoundError(f"there is no snapshot file {snapshot_id}") from None
     for backup in _states_with(repository, snapshot_id):
         chain = follow({one.id: one for one in backup.snapshots}, snapshot_id, known)
         if chain:

@@ -170,9 +170,9 @@ def read_candidates(
         for start in range(0, len(ids), BLOCK):
             progress.check_time()
             names = ids[np.arange(start, min(start + BLOCK, len(ids)))].to_names()
-            told = [pair or GONE for pair in storage.read_sizes_and_times(directory, names)]
+            found = [pair or GONE for pair in storage.read_sizes_and_times(directory, names)]
             size[start : start + len(names)], created_at[start : start + len(names)] = zip(
-                *told, strict=True
+                *found, strict=True
             )
             counter.advance(len(names))
     return Garbage(listing.kind, ids, size, created_at)[size >= 0]

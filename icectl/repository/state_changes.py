@@ -30,6 +30,7 @@ from icectl.model.repo import (
     TagCreatedUpdate,
     TagDeletedUpdate,
     UpdateType,
+    sorted_refs,
 )
 from icectl.model.values import MetadataItem
 from icectl.repository.edits import (
@@ -181,8 +182,8 @@ def apply_changes(
     burnt = {*info.deleted_tags, *(old_tags.keys() - tags.keys())} - tags.keys()
     return replace(
         edited,
-        branches=_refs(branches),
-        tags=_refs(tags),
+        branches=sorted_refs(branches),
+        tags=sorted_refs(tags),
         deleted_tags=tuple(sorted(burnt, key=str.encode)),
         snapshots=tuple(kept[id_] for id_ in sorted(kept)),
         config=config,
@@ -250,10 +251,6 @@ def _compare(before: Mapping[Key, T], after: Mapping[Key, T]) -> dict[Key, Chang
 
 def _targets(refs: Iterable[Ref]) -> dict[str, SnapshotId]:
     return {ref.name: ref.snapshot_id for ref in refs}
-
-
-def _refs(targets: Mapping[str, SnapshotId]) -> tuple[Ref, ...]:
-    return tuple(Ref(name, targets[name]) for name in sorted(targets, key=str.encode))
 
 
 def _items(info: RepoInfo) -> dict[str, MetadataItem]:

@@ -15,7 +15,6 @@ from icectl.model.repo import (
     BranchCreatedUpdate,
     NewCommitUpdate,
     NewDetachedSnapshotUpdate,
-    Ref,
     RepoInfo,
     RepoInitializedUpdate,
     RepoStatus,
@@ -24,6 +23,7 @@ from icectl.model.repo import (
     TagDeletedUpdate,
     Update,
     parents_of,
+    sorted_refs,
     times_of,
 )
 from icectl.repository.edits import DEFAULT_BRANCH
@@ -49,8 +49,8 @@ def migrated_state(
     *_, root = walk(branches[DEFAULT_BRANCH], parents.__getitem__)
     return RepoInfo(
         spec_version=2,
-        tags=_refs(tags),
-        branches=_refs(branches),
+        tags=sorted_refs(tags),
+        branches=sorted_refs(branches),
         deleted_tags=tuple(sorted(deleted_tag_names, key=str.encode)),
         snapshots=snapshots,
         status=RepoStatus(Availability.ONLINE, times_of(snapshots)[root]),
@@ -58,10 +58,6 @@ def migrated_state(
         latest_updates=synthetic_log(snapshots, branches, tags, deleted_tags),
         config=config,
     )
-
-
-def _refs(targets: Mapping[str, SnapshotId]) -> tuple[Ref, ...]:
-    return tuple(Ref(name, targets[name]) for name in sorted(targets, key=str.encode))
 
 
 def synthetic_log(

@@ -150,8 +150,8 @@ def _start(builder: Any) -> Any:
             return builder.getOrCreate()
         except Exception as error:
             reason = java.take_reason() if "JAVA_GATEWAY_EXITED" in str(error) else None
-            told = str(error).strip().splitlines() or [type(error).__name__]
+            lines = str(error).strip().splitlines() or [type(error).__name__]
             raise IcectlError(
-                f"Spark did not start: {reason or told[0]}",
+                f"Spark did not start: {reason or lines[0]}",
                 hint=Remedy("check-spark-start"),
             ) from error

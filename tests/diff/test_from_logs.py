@@ -208,7 +208,7 @@ def test_expiration_of_version_1_is_noticed(tmp_path: Path) -> None:
     diff, _ = by_logs(open_ours(tmp_path), start, "main")
     assert diff.method == "content"
     assert diff.fallback is not None
-    assert "no transaction log tells the creation of /" in diff.fallback
+    assert "no transaction log records the creation of /" in diff.fallback
     assert diff.new_groups == ("/", "/group0", "/group1", "/group2")
     official = repo.diff(from_snapshot_id=start, to_branch="main")
     assert official.new_groups == {"/group2"}  # wrong: the other logs are gone

@@ -14,10 +14,10 @@ from icectl.model.repo import RepoInfo
 from icectl.ops.gc.run import GcOptions, plan_run
 from icectl.storage.local import LocalStorage
 from tests.engines.comparisons import planned
-from tests.gc.repositories import (
-    files,
-    now,
-)
+from tests.failures import raises
+from tests.gc.repositories import collect, files, now
+from tests.official import open_official
+from tests.official.histories import commit
 
 
 def planned_paths(where: Path) -> set[str]:
@@ -68,6 +68,17 @@ def check_every_bit(where: Path, stride: int) -> None:
         except IcectlError:
             continue
         assert not paths & live_files, f"bit {bit}"
+
+
+def check_refused(where: Path, *, commits: int) -> None:
+    """gc finds the damage of `repo`, also after official commits, and deletes nothing."""
+    for number in range(commits):
+        with commit(open_official(where), f"after the damage {number}") as root:
+            root.attrs["number"] = number
+    before = files(where)
+    with raises(FormatError, path="repo", remedy="compare-repo-file"):
+        collect(where)
+    assert files(where) == before
 
 
 def damage_by_chance(info: RepoInfo, chance: random.Random) -> RepoInfo:

@@ -12,9 +12,9 @@ from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
     Availability,
     NewDetachedSnapshotUpdate,
-    Ref,
     RepoInfo,
     Update,
+    sorted_refs,
 )
 from icectl.ops.expire.policy import matches
 from icectl.repository.config import decode_config
@@ -88,7 +88,7 @@ def select_state(
         return replace(repository, branch_tips=branches, tag_targets=tags)
     state = state_of(repository.info)
     branches = _with_main(branches, tags, lambda tip: [*state.ancestry(tip)][-1])
-    info = replace(repository.info, branches=_refs(branches), tags=_refs(tags))
+    info = replace(repository.info, branches=sorted_refs(branches), tags=sorted_refs(tags))
     if not (selection.is_whole and with_detached):
         info = _without(info, state.parents.keys() - state_of(info).reachable)
     if selection.cuts_history:
@@ -158,7 +158,3 @@ def without_storage_settings(config: bytes | None) -> bytes | None:
         return config
     del stored[STORAGE_SETTINGS]
     return encode_flexbuffers(stored)
-
-
-def _refs(targets: Mapping[str, SnapshotId]) -> tuple[Ref, ...]:
-    return tuple(Ref(name, targets[name]) for name in sorted(targets, key=str.encode))

@@ -160,20 +160,20 @@ def diff_from_logs(
 
 def _check_account(changes: LogChanges, before: NodeTable, after: NodeTable) -> None:
     """Expiration in spec version 1 drops logs without a trace; the nodes give it away."""
-    for there, other, told in (
+    for there, other, recorded in (
         (after, before, changes.created),
         (before, after, changes.deleted),
     ):
-        untold = there.ids - other.ids - told
-        if untold:
-            path = min(there.paths[node_id] for node_id in untold)
+        unrecorded = there.ids - other.ids - recorded
+        if unrecorded:
+            path = min(there.paths[node_id] for node_id in unrecorded)
             word = "creation" if there is after else "deletion"
-            raise LogsInsufficientError(f"no transaction log tells the {word} of {path}")
+            raise LogsInsufficientError(f"no transaction log records the {word} of {path}")
     known = changes.updated_groups | changes.updated_arrays | changes.created
     for node_id, document in after.documents.items():
         if before.documents.get(node_id, document) != document and node_id not in known:
             raise LogsInsufficientError(
-                f"no transaction log tells the change of the metadata of {after.paths[node_id]}"
+                f"no transaction log records the change of the metadata of {after.paths[node_id]}"
             )
 
 
@@ -193,7 +193,7 @@ def _arrays(
     changes: LogChanges, before: NodeTable, after: NodeTable, within: PathFilter
 ) -> tuple[ArrayPair, ...]:
     pairs: list[ArrayPair] = []
-    told: set[NodeId] = set()
+    paired: set[NodeId] = set()
     for node_id, coordinates in changes.chunks.items():
         old, new = before.by_id.get(node_id), after.by_id.get(node_id)
         node = new or old
@@ -201,8 +201,8 @@ def _arrays(
         if node is None or not within(node.path) or (new is None and node.path in after.by_path):
             continue
         pairs.append(ArrayPair(node.path, old, new, coordinates.rows()))
-        told.add(node_id)
-    for node_id in before.arrays - after.ids - told:
+        paired.add(node_id)
+    for node_id in before.arrays - after.ids - paired:
         old = before.by_id[node_id]
         if within(old.path):
             pairs.append(ArrayPair(old.path, old, None))
@@ -324,7 +324,7 @@ def compare_metadata(before: NodeSnapshot, after: NodeSnapshot) -> MetadataChang
 
 
 def _decode(user_data: bytes) -> Any:
-    """What is no JSON is one opaque value, so that its change is still told."""
+    """Metadata that is not JSON is one opaque value, so that its change is still reported."""
     try:
         return json.loads(user_data)
     except (ValueError, RecursionError):

@@ -40,7 +40,7 @@ class NeededObjects:
     incomplete: frozenset[SnapshotId]
     """Snapshots that no ref would lead to, and whose objects are not all there."""
     num_snapshots: int
-    """How many snapshots of the state are needed anew."""
+    """How many snapshots `after` needs and `before` does not."""
 
 
 def find_needed(
@@ -81,7 +81,7 @@ def _logs_of(state: State, snapshot_id: SnapshotId) -> set[SnapshotId]:
 
 
 def _borders(state: State, needed: Set[SnapshotId]) -> set[SnapshotId]:
-    """Snapshots that are needed anyway, next to those that are needed anew."""
+    """Parents of the needed snapshots that the state before needs as well."""
     parents = (state.parents[snapshot_id] for snapshot_id in needed)
     return {parent for parent in parents if parent is not None and parent not in needed}
 
