@@ -254,8 +254,8 @@ def check_manifest_use(snapshot: SnapshotColumns) -> Iterator[Problem]:
     path = STANDARD.snapshot(snapshot.id)
     rows = {id_: row for row, id_ in enumerate(references)}
     for id_ in sorted(used - listed):
-        node = nodes.read(int(np.searchsorted(nodes.first_manifest, rows[id_], "right")) - 1)
+        node = int(np.searchsorted(nodes.first_manifest, rows[id_], "right")) - 1
         detail = f"the manifest {ManifestId(id_)}"
-        yield Problem(rules.MANIFEST_UNLISTED, path, detail, node.path)
+        yield Problem(rules.MANIFEST_UNLISTED, path, detail, nodes.path[node].decode())
     for id_ in sorted(listed - used):
         yield Problem(rules.MANIFEST_UNUSED, path, f"the manifest {ManifestId(id_)}")

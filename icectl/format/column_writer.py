@@ -14,13 +14,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from icectl.format.schema import SNAPSHOT_INFO
 from icectl.format.writer import Writer
 from icectl.model.manifest import ChunkRefs, RefKind, Spans
+from icectl.model.repo import SnapshotInfoColumns
 
 if TYPE_CHECKING:
     WriteVector = Callable[[Writer, int], None]
 
 Positions = NDArray[np.int64]
+BLOCK = 16384
+_METADATA, _LOGS = (field.kind for field in SNAPSHOT_INFO.fields[-2:])
 
 
 def coordinate_tables(coordinates: NDArray[np.uint32]) -> WriteVector:
@@ -106,6 +110,56 @@ def chunk_ref_tables(refs: ChunkRefs) -> WriteVector:
             region.words(tables + places[7], refs.checksum_last_modified)
         region.structs(tables[native] + places[4], refs.chunk_id[native])
         region.append()
+
+    return write
+
+
+def snapshot_info_tables(infos: SnapshotInfoColumns) -> WriteVector:
+    """Return a function that writes a vector of SnapshotInfo."""
+
+    def write(writer: Writer, position: int) -> None:
+        count = len(infos)
+        # Vtable, message, flushed_at (8), parent_offset, metadata, logs, id (12); after them the
+        # message, and an empty list of metadata.
+        size, metadata_place, logs_place = 40, 20, 24
+        num_metadata = np.array(infos.num_metadata, np.int64)
+        has_metadata = (num_metadata >= 0).astype(np.int64)
+        has_logs = np.zeros(count, np.int64)
+        has_logs[infos.with_logs] = 1
+        vtables = np.zeros((2, 2), np.int64)
+        for metadata, logs in np.ndindex(2, 2):
+            fields = [28, 16, 8, 4, metadata * metadata_place, logs * logs_place]
+            vtables[metadata, logs] = _append_vtable(writer, size, fields)
+        slots, base = _begin_vector(writer, position, count, 8)
+        lists = (size + 4 + infos.messages.length.astype(np.int64) + 1 + 3) & ~3
+        ends = base + np.cumsum((lists + 4 * (num_metadata == 0) + 7) & ~7)
+        tables = np.concatenate(([base], ends[:-1]))
+        _fill_slots(writer, slots, tables)
+        ids = np.frombuffer(b"".join(infos.ids), np.uint8).reshape(count, -1)
+        parents = np.array(infos.parents, np.int32).view(np.uint32)
+        flushed_at = np.array(infos.flushed_at, np.uint64)
+        for first in range(0, count, BLOCK):
+            rows = slice(first, first + BLOCK)
+            own, messages = tables[rows], infos.messages.take(rows)
+            region = _Region(writer, int(own[0]), int(ends[rows][-1] - own[0]))
+            own_vtables = vtables[has_metadata[rows], has_logs[rows]]
+            to_lists = has_metadata[rows] * (lists[rows] - metadata_place)
+            region.words(own, (own - own_vtables).astype(np.uint32))
+            region.words(own + 4, np.full(len(own), size - 4, np.uint32))
+            region.longs(own + 8, flushed_at[rows])
+            region.words(own + 16, parents[rows])
+            region.words(own + metadata_place, to_lists.astype(np.uint32))
+            region.structs(own + 28, ids[rows])
+            region.words(own + size, messages.length)
+            region.scatter(own + size + 4, messages, np.ones(len(own), np.bool_))
+            region.append()
+        # These overwrite the offset of the empty list.
+        for row in np.flatnonzero(num_metadata > 0).tolist():
+            place = int(tables[row]) + metadata_place
+            _METADATA.write(writer, place, infos[row].metadata)
+        for row in infos.with_logs:
+            place = int(tables[row]) + logs_place
+            _LOGS.write(writer, place, infos[row].pruned_ancestor_tx_logs)
 
     return write
 

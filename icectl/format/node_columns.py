@@ -41,8 +41,8 @@ from icectl.model.node_columns import (
 )
 from icectl.model.snapshot import NodeSnapshot
 
-FEW_ROWS = 32
-"""Snapshots with fewer nodes and manifest files are decoded faster as objects."""
+SMALL_PAYLOAD = 2**14
+"""Smaller snapshots, which have a few dozen nodes at most, are decoded faster as objects."""
 
 _FILE_INFO = np.dtype(
     {
@@ -70,11 +70,11 @@ def decode_snapshot_columns(data: bytes) -> SnapshotColumns:
 
 def decode_columns(envelope: Envelope) -> SnapshotColumns:
     assert envelope.header is not None
+    if len(envelope.payload) < SMALL_PAYLOAD:
+        return columns_of(decode_payload(envelope))
     reader = Reader(envelope.payload, file_size=envelope.file_size)
     raw: RawSnapshot = reader.read_root(_ROOT)
     files_v2: tuple[int, int] = raw.manifest_files_v2 or (0, 0)
-    if raw.nodes[1] + raw.manifest_files[1] + files_v2[1] < FEW_ROWS:
-        return columns_of(decode_payload(envelope))
     columns = ColumnReader(reader)
     return SnapshotColumns(
         envelope.header.spec_version,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any
@@ -14,7 +14,14 @@ from icectl.format.reader import Field, Reader, Table
 from icectl.format.schema import REPO, SNAPSHOT_INFO, UPDATE, RawRef, RawRepo, RawSnapshotInfo
 from icectl.format.writer import Writer, refuse_unknown
 from icectl.model.ids import SnapshotId
-from icectl.model.repo import Ref, RepoInfo, SnapshotInfo, Update, ids_of
+from icectl.model.repo import (
+    Ref,
+    RepoInfo,
+    SnapshotInfo,
+    SnapshotInfoColumns,
+    Update,
+    ids_of,
+)
 from icectl.model.values import UnknownField
 
 FEW_SNAPSHOTS = 4096
@@ -34,17 +41,19 @@ def decode_raw_repo(data: bytes) -> tuple[RawRepo, tuple[UnknownField, ...]]:
     return raw, reader.unknown_fields
 
 
-# The same table, with only the positions of its two long lists.
-_SHORT_REPO = Table(
-    "Repo",
-    RawRepo,
-    [
-        Field(field.name, Span(), field.required)
-        if field.name in ("snapshots", "latest_updates")
-        else field
+def _with_spans(*names: str) -> Table:
+    """The same table, of whose long lists with these names only the positions are read.
+
+    Functions write them.
+    """
+    fields = [
+        Field(field.name, Span(), field.required) if field.name in names else field
         for field in REPO.fields
-    ],
-)
+    ]
+    return Table(REPO.name, RawRepo, fields)
+
+
+_SHORT_REPO = _with_spans("snapshots", "latest_updates")
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,24 +227,13 @@ def parent_error(snapshot_id: SnapshotId, offset: int, count: int) -> FormatErro
 def encode_repo(info: RepoInfo) -> bytes:
     """Encode a repo info, with every list in the order of the specification."""
     refuse_unknown(info.unknown_fields, "repo info")
-    snapshots = sorted(info.snapshots, key=lambda entry: entry.id)
-    index = {entry.id: number for number, entry in enumerate(snapshots)}
+    snapshots, index, table = _raw_snapshots(info.snapshots)
     raw = RawRepo(
         spec_version=info.spec_version,
         tags=_raw_refs(info.tags, index),
         branches=_raw_refs(info.branches, index),
         deleted_tags=tuple(sorted(info.deleted_tags, key=str.encode)),
-        snapshots=tuple(
-            RawSnapshotInfo(
-                entry.id,
-                -1 if entry.parent_id is None else index[entry.parent_id],
-                entry.flushed_at,
-                entry.message,
-                entry.metadata,
-                entry.pruned_ancestor_tx_logs or None,
-            )
-            for entry in snapshots
-        ),
+        snapshots=snapshots,
         status=info.status,
         metadata=info.metadata,
         latest_updates=info.latest_updates,
@@ -245,10 +243,34 @@ def encode_repo(info: RepoInfo) -> bytes:
         disabled_feature_flags=_sorted(info.disabled_feature_flags),
         extra=info.extra,
     )
-    return encode_envelope(Writer().write_root(REPO, raw), FileType.REPO_INFO, info.spec_version)
+    return encode_envelope(Writer().write_root(table, raw), FileType.REPO_INFO, info.spec_version)
 
 
-def _raw_refs(refs: Sequence[Ref], index: dict[SnapshotId, int]) -> tuple[RawRef, ...]:
+def _raw_snapshots(
+    snapshots: Sequence[SnapshotInfo],
+) -> tuple[Any, Mapping[SnapshotId, int], Table]:
+    """What to write, the number of each snapshot in it, and the table that is written with it."""
+    if isinstance(snapshots, SnapshotInfoColumns) and snapshots.is_sorted:
+        from icectl.format.column_writer import snapshot_info_tables
+
+        return snapshot_info_tables(snapshots), snapshots.rows, _with_spans("snapshots")
+    ordered = sorted(snapshots, key=lambda entry: entry.id)
+    index = {entry.id: number for number, entry in enumerate(ordered)}
+    entries = tuple(
+        RawSnapshotInfo(
+            entry.id,
+            -1 if entry.parent_id is None else index[entry.parent_id],
+            entry.flushed_at,
+            entry.message,
+            entry.metadata,
+            entry.pruned_ancestor_tx_logs or None,
+        )
+        for entry in ordered
+    )
+    return entries, index, REPO
+
+
+def _raw_refs(refs: Sequence[Ref], index: Mapping[SnapshotId, int]) -> tuple[RawRef, ...]:
     return tuple(
         RawRef(ref.name, index[ref.snapshot_id])
         for ref in sorted(refs, key=lambda ref: ref.name.encode())

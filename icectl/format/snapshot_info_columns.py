@@ -6,6 +6,7 @@ import math
 from functools import partial
 
 import numpy as np
+from numpy.typing import NDArray
 
 from icectl.errors import FormatError
 from icectl.format.columns import ColumnReader, Positions, spread
@@ -13,6 +14,7 @@ from icectl.format.reader import Reader
 from icectl.format.repo import parent_error
 from icectl.format.schema import METADATA_ITEM, SNAPSHOT_INFO, RawSnapshotInfo
 from icectl.model.ids import SnapshotId
+from icectl.model.manifest import Spans
 from icectl.model.repo import SnapshotInfo, SnapshotInfoColumns
 
 _ID_SIZE = 12
@@ -24,7 +26,9 @@ def read_snapshot_infos(reader: Reader, start: int, count: int) -> SnapshotInfoC
     ids = np.empty((count, _ID_SIZE), np.uint8)
     parents = np.zeros(count, np.int32)
     flushed_at = np.zeros(count, np.uint64)
+    num_metadata = np.full(count, -1, np.int64)
     has_logs = np.zeros(count, np.bool_)
+    messages = Spans(reader.data, np.empty(count, np.uint32), np.empty(count, np.uint32))
     reader.spend_elements(count, start)
     tables = columns.follow(np.arange(start, start + 4 * count, 4, dtype=np.int64))
     for rows, positions, plan in columns.tables(SNAPSHOT_INFO, tables):
@@ -34,9 +38,11 @@ def read_snapshot_infos(reader: Reader, start: int, count: int) -> SnapshotInfoC
             parents[rows] = columns.words(positions + parent).view(np.int32)
         if flushed:
             flushed_at[rows] = columns.longs(positions + flushed)
-        columns.strings(positions + message, "a message")
+        messages.start[rows], messages.length[rows] = columns.strings(
+            positions + message, "a message"
+        )
         if metadata:
-            _check_metadata(columns, positions + metadata)
+            num_metadata[rows] = _check_metadata(columns, positions + metadata)
         if logs:
             first, lengths = columns.vectors(positions + logs, _ID_SIZE, "a list of logs")
             reader.spend_elements(int(lengths.sum(dtype=np.int64)), int(first[0]))
@@ -60,17 +66,25 @@ def read_snapshot_infos(reader: Reader, start: int, count: int) -> SnapshotInfoC
         return SnapshotInfo(raw.id, parent, *raw[2:])
 
     return SnapshotInfoColumns(
-        listed, parents.tolist(), flushed_at.tolist(), np.flatnonzero(has_logs).tolist(), read
+        listed,
+        parents.tolist(),
+        flushed_at.tolist(),
+        messages,
+        num_metadata.tolist(),
+        np.flatnonzero(has_logs).tolist(),
+        read,
     )
 
 
-def _check_metadata(columns: ColumnReader, slots: Positions) -> None:
+def _check_metadata(columns: ColumnReader, slots: Positions) -> NDArray[np.uint32]:
+    """Return the number of items of each list."""
     starts, counts = columns.vectors(slots, 4, "a list of metadata")
     items = spread(starts, counts, 4)
     if not len(items):
-        return
+        return counts
     columns.reader.spend_elements(len(items), int(items[0]))
     for _, positions, plan in columns.tables(METADATA_ITEM, columns.follow(items)):
         name, value = plan.places
         columns.strings(positions + name, "a name")
         columns.vectors(positions + value, 1, "a value")
+    return counts

@@ -81,13 +81,13 @@ def _decode_updated_chunks(
 
     from icectl.format.columns import ColumnReader
 
-    columns = ColumnReader(reader)
     arrays = []
     for array in raw:
         start, count = array.chunks
         if count <= FEW_CHUNKS:
             arrays.append(ArrayUpdatedChunks(array.node_id, _read_few_chunks(reader, start, count)))
             continue
+        columns = ColumnReader(reader)
         chunks = np.empty((count, 0), np.uint32)
         dimensions = None
         for rows, positions, places in columns.groups(CHUNK_INDICES, start, count):

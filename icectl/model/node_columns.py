@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import prod
 from operator import sub
 from typing import Any, TypeVar
@@ -123,7 +123,7 @@ class NodeColumns:
 
     def contents(self) -> list[tuple[Hashable, ...]]:
         """Return a value for each node, equal if and only if the nodes are."""
-        shapes = np.stack((self.array_length, self.num_chunks, self.chunk_length), axis=1)
+        shapes = np.array((self.array_length, self.num_chunks, self.chunk_length)).T
         flags = (self.has_shape_v2, self.has_names, self.extra.start > 0, self.uses_shape_v1)
         names = list(
             zip(
@@ -138,7 +138,7 @@ class NodeColumns:
                 self.path.to_list(),
                 self.user_data.to_list(),
                 self.kind.tolist(),
-                byte_rows(np.stack(flags, axis=1).view(np.uint8)),
+                zip(*(flag.tolist() for flag in flags), strict=True),
                 cut(shapes.tobytes(), self.first_dimension * 24),
                 map(tuple, cut(names, self.first_name)),
                 self.manifest_lists(),
@@ -325,11 +325,12 @@ def _chunk_lengths(array: ArrayNodeData) -> list[int]:
 
 def _spans(texts: Sequence[bytes | None]) -> Spans:
     """Where there is no text, the span starts at 0, which is before the first text."""
-    lengths = np.array([0 if text is None else len(text) for text in texts], np.uint32)
-    starts = np.cumsum(lengths, dtype=np.uint32) - lengths + 1
-    starts[[row for row, text in enumerate(texts) if text is None]] = 0
-    return Spans(b"\0" + b"".join(text or b"" for text in texts), starts, lengths)
+    lengths = [len(text or b"") for text in texts]
+    places = zip(accumulate(lengths, initial=1), texts, strict=False)
+    starts = [0 if text is None else start for start, text in places]
+    data = b"\0" + b"".join(filter(None, texts))
+    return Spans(data, np.array(starts, np.uint32), np.array(lengths, np.uint32))
 
 
 def _firsts(lists: list[Any]) -> Firsts:
-    return np.cumsum([0, *map(len, lists)], dtype=np.int64)
+    return np.array([0, *accumulate(map(len, lists))], np.int64)

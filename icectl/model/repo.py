@@ -6,10 +6,14 @@ import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, overload
+from itertools import pairwise
+from typing import TYPE_CHECKING, ClassVar, overload
 
 from icectl.model.ids import SnapshotId
 from icectl.model.values import MetadataItem, UnknownField
+
+if TYPE_CHECKING:
+    from icectl.model.manifest import Spans
 
 
 class Availability(enum.IntEnum):
@@ -54,6 +58,8 @@ class SnapshotInfoColumns(Sequence[SnapshotInfo]):
         ids: list[SnapshotId],
         parents: list[int],
         flushed_at: list[int],
+        messages: Spans,
+        num_metadata: list[int],
         with_logs: list[int],
         read: Callable[[int], SnapshotInfo],
     ) -> None:
@@ -61,9 +67,16 @@ class SnapshotInfoColumns(Sequence[SnapshotInfo]):
         self.parents = parents
         """The index of each parent; -1 for none."""
         self.flushed_at = flushed_at
+        self.messages = messages
+        self.num_metadata = num_metadata
+        """The number of metadata items of each; -1 for none, which is not an empty list."""
         self.with_logs = with_logs
         """The indexes of those with pruned logs."""
         self._read = read
+
+    @property
+    def is_sorted(self) -> bool:
+        return all(one < other for one, other in pairwise(self.ids))
 
     @cached_property
     def rows(self) -> Mapping[SnapshotId, int]:

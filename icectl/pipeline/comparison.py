@@ -57,7 +57,10 @@ class ColumnComparison:
         )
 
     def map_mismatches(
-        self, function: Callable[[Columns], Iterable[Any]], label: str = ""
+        self,
+        function: Callable[[Columns], Iterable[Any]],
+        label: str = "",
+        tasks: int | None = None,
     ) -> Iterator[Any]:
         found = self.mismatches()
         if len(found):

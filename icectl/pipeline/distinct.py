@@ -25,7 +25,6 @@ REDUCTIONS: Mapping[str, np.ufunc | None] = {
     "any": None,
 }
 BLOCKS_LOOKED_AT = 16
-ROWS_FOR_SLOTS = range(2**15, 2**21)
 
 
 class Distinct:
@@ -113,7 +112,7 @@ class Distinct:
         high, low = (columns[name] for name in KEYS)
         if _ascends(high, low):
             return columns
-        # Finding the order of all rows takes many times as long.
+        # Finding the order of all rows takes several times as long.
         if not in_order and not _has_repeats(high):
             return columns
         order, repeats = _order(high, low)
@@ -142,25 +141,6 @@ def _ascends(high: Values, low: Values) -> bool:
 
 
 def _has_repeats(values: Values) -> bool:
-    """Whether a value is there twice.
-
-    Values fall into as many slots as there are values, by some of their bits. The last one in
-    each slot stays there and is compared with the others, which go on to the next round with
-    other bits: ids are random, so that few do. As long as the slots fit the processor's cache,
-    this takes half as long as sorting.
-    """
-    unused = 64
-    while len(values) in ROWS_FOR_SLOTS and (bits := len(values).bit_length()) <= unused:
-        unused -= bits
-        slots = ((values >> np.uint64(unused)) & np.uint64(2**bits - 1)).view(np.int64)
-        rows = np.arange(len(values), dtype=np.uint32)
-        last = np.empty(2**bits, np.uint32)
-        last[slots] = rows
-        last = last[slots]
-        others = np.flatnonzero(last != rows)
-        if (values[last[others]] == values[others]).any():
-            return True
-        values = values[others]
     ordered = np.sort(values)
     return bool((ordered[1:] == ordered[:-1]).any())
 

@@ -155,12 +155,15 @@ class Comparison(Protocol):
         """The referenced objects that are missing or have the wrong size, except `known`."""
 
     def map_mismatches(
-        self, function: Callable[[Columns], Iterable[Any]], label: str = ""
+        self,
+        function: Callable[[Columns], Iterable[Any]],
+        label: str = "",
+        tasks: int | None = None,
     ) -> Iterator[Any]:
         """What the function yields for blocks of all of them: keys, `size` and reference columns.
 
         Unlike other functions this one may change something, if repeating it is harmless. It
-        must be picklable and yield few values.
+        must be picklable and yield few values. At most `tasks` calls run at once, if given.
         """
 
 

@@ -204,7 +204,9 @@ def _same_in_parts(
 ) -> Flags:
     old_kind = np.minimum(old.kind[old_rows], RefKind.VIRTUAL)
     same: Flags = old_kind == np.minimum(new.kind[new_rows], RefKind.VIRTUAL)
-    same &= (old_kind != RefKind.NATIVE) | _same_chunk_ids(old, old_rows, new, new_rows)
+    native = old_kind == RefKind.NATIVE
+    if native.any():
+        same &= ~native | _same_chunk_ids(old, old_rows, new, new_rows)
     inline = old_kind == RefKind.INLINE
     for column in ("offset", "length"):
         # An inline reference has its bytes; what these fields say of it means nothing.

@@ -14,9 +14,21 @@ from icectl.errors import UsageError
 DAY = 24 * 3600 * 1_000_000
 _UNITS = ("", "K", "M", "G", "T", "P")
 _NUMBER = r"\d{1,30}(?:\.\d{1,30})?"
-_BYTES = re.compile(rf"({_NUMBER})([KMGTP]?)(i?)B", re.IGNORECASE)
+_BYTES = re.compile(rf"({_NUMBER}) *([KMGTP]?)(i?)B?", re.IGNORECASE)
 # Nothing else that a Fraction accepts: 1e99999999 has as many digits.
 _SHARE = re.compile(rf"({_NUMBER})%|(\d{{1,30}}/\d{{1,30}})")
+
+
+def parse_size(text: str) -> int:
+    """Return `10MB`, `512KiB` or `1000000` as bytes."""
+    found = _BYTES.fullmatch(text)
+    size = 0
+    if found is not None:
+        number, unit, binary = found.groups()
+        size = int(Fraction(number) * (1024 if binary else 1000) ** _UNITS.index(unit.upper()))
+    if not size:
+        raise UsageError(f"{text!r} is not a size", hint="write 500kB, 10MB or 1GiB")
+    return size
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +41,9 @@ class Sample:
     @classmethod
     def parse(cls, text: str) -> Sample:
         """`1%`, `10GB`, `1/30`."""
-        share, size = _SHARE.fullmatch(text), _BYTES.fullmatch(text)
+        if text.upper().endswith("B"):
+            return cls(num_bytes=parse_size(text))
+        share = _SHARE.fullmatch(text)
         if share is not None:
             percent, fraction = share.groups()
             if fraction is None:
@@ -39,14 +53,7 @@ class Sample:
                 part = Fraction(above, below) if below else Fraction(0)
             if 0 < part <= 1:
                 return cls(share=part)
-        elif size is not None:
-            number, unit, binary = size.groups()
-            power = _UNITS.index(unit.upper())
-            factor = 1024**power if binary else 1000**power
-            num_bytes = int(Fraction(number) * factor)
-            if num_bytes:
-                return cls(num_bytes=num_bytes)
-        raise UsageError(f"{text!r} is no sample", hint="write 1%, 10GB or 1/30")
+        raise UsageError(f"{text!r} is not a sample", hint="write 1%, 10GB or 1/30")
 
     def share_of(self, total_bytes: int) -> Fraction:
         if self.share is not None:

@@ -31,5 +31,12 @@ STANDARD = Layout("refs", "snapshots", "manifests", "transactions", "chunks", "a
 DRAFT = Layout("r", "s", "m", None, "c", "a")
 """The early draft of the specification with one-letter prefixes."""
 
+ROOT_DIRECTORIES = (
+    (STANDARD.refs, STANDARD.snapshots),
+    (DRAFT.refs, DRAFT.snapshots),
+    (STANDARD.snapshots, "overwritten"),
+)
+"""Each is found in the root of repositories: before V2, of the draft, of V2 without `repo`."""
+
 CONFIG_PATH = "config.yaml"
 """The configuration up to spec version 1; version 2 keeps it in `repo`."""

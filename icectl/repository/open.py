@@ -58,7 +58,7 @@ def open_repository(
     except ObjectNotFoundError:
         return _open_ref_files(storage)
     try:
-        repository = repository_at(storage, decode_repo(data), found)
+        repository = repository_at(storage, decode_repo(data), found, len(data))
     except FormatError as error:
         error.hint = error.hint or describe_backups(storage)
         raise error.at(REPO_PATH) from None
@@ -114,7 +114,12 @@ def _logged(repository: Repository) -> Repository:
     return repository
 
 
-def repository_at(storage: Storage, info: RepoInfo, found: FoundRepo | None = None) -> Repository:
+def repository_at(
+    storage: Storage,
+    info: RepoInfo,
+    found: FoundRepo | None = None,
+    repo_size_bytes: int | None = None,
+) -> Repository:
     """The repository (V2) in the state of this repo info file, a backup's for example."""
     return Repository(
         storage=storage,
@@ -126,6 +131,7 @@ def repository_at(storage: Storage, info: RepoInfo, found: FoundRepo | None = No
         tag_targets={ref.name: ref.snapshot_id for ref in info.tags},
         deleted_tag_names=info.deleted_tags,
         found=found,
+        repo_size_bytes=repo_size_bytes,
     )
 
 

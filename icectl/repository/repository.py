@@ -61,6 +61,8 @@ class Repository:
     deleted_tag_names: tuple[str, ...]
     found: FoundRepo | None = None
     """The repo info file as it was read, if it was opened to be changed."""
+    repo_size_bytes: int | None = None
+    """Of the repo info file in the storage, if this state was read from it."""
     _read_infos: dict[SnapshotId, SnapshotInfo] = field(default_factory=dict)
 
     @property

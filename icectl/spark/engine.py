@@ -356,7 +356,10 @@ class SparkComparison:
         return Mismatches(batch_ids(table), size, self.schema.read(REFERENCES, table), num_missing)
 
     def map_mismatches(
-        self, function: Callable[[Columns], Iterable[Any]], label: str = ""
+        self,
+        function: Callable[[Columns], Iterable[Any]],
+        label: str = "",
+        tasks: int | None = None,
     ) -> Iterator[Any]:
         kinds = (executors.ABSENT, executors.WRONG_SIZE)
         count = sum(self.counts.get(kind, (0, 0))[0] for kind in kinds)
@@ -367,7 +370,7 @@ class SparkComparison:
         def collect() -> list[Any]:
             rows = self._rows(*kinds).select(*KEYS, "size", *self.schema.values)
             # By id, so that a task that is repeated finds its own objects again.
-            rows = rows.repartition(-(-count // MISMATCHES_PER_TASK), *KEYS)
+            rows = rows.repartition(tasks or -(-count // MISMATCHES_PER_TASK), *KEYS)
             return map_in_arrow(rows, mapped, executors.NOTE_SQL).collect()  # type: ignore[no-any-return]
 
         found = run_job(self.spark, self.progress, f"{label} on Spark" if label else "", collect)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 from icectl.errors import Remedy, UsageError
+from icectl.model.redaction import redact_locations
 from icectl.pipeline.progress import Progress
 from icectl.spark.datasource import STORAGE_PREFIX
 from icectl.spark.jobs import run_job
@@ -79,6 +80,23 @@ def run_query(
     limited = result if limit is None else result.limit(limit)
     label = "querying on Spark"
     return run_job(spark, progress or Progress(), label, limited.toArrow, attempts=1), types
+
+
+def read_rows(result: Any) -> Iterator[Mapping[str, object]]:
+    """The rows of an Arrow table as plain values, without passwords and signatures in URLs."""
+    for batch in result.to_batches():
+        for row in batch.to_pylist():
+            yield {name: redact_locations(_plain(value)) for name, value in row.items()}
+
+
+def _plain(value: object) -> object:
+    """Convert types that JSON does not have, such as decimals, to text."""
+    if isinstance(value, list):
+        return [_plain(element) for element in value]
+    if isinstance(value, dict):
+        return {key: _plain(element) for key, element in value.items()}
+    known = value is None or isinstance(value, str | int | float | bytes | datetime)
+    return value if known else str(value)
 
 
 def check_query(query: str) -> None:

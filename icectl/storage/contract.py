@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 COLUMNS_BATCH = 1000
-READS_IN_FLIGHT = 128
+READS_IN_FLIGHT = 192
 WRITES_IN_FLIGHT = 64
 
 Outcome = tuple[str, StorageError | None]
@@ -241,11 +241,17 @@ class Storage(ABC):
         return False
 
     def copy_from(
-        self, source: Storage, paths: Iterable[str], *, concurrency: int = WRITES_IN_FLIGHT
+        self,
+        source: Storage,
+        sizes: Iterable[tuple[str, int]],
+        *,
+        concurrency: int = WRITES_IN_FLIGHT,
     ) -> Iterator[Outcome]:
         """Copy objects from the same paths of another storage, with the outcomes of `write_many`.
 
-        A missing object is an `ObjectNotFoundError`.
+        The sizes are those that they must have at least. A missing object is an
+        `ObjectNotFoundError`. Local disk raises a `FormatError` at a shorter one, which a full
+        disk or a power cut leaves; object stores do not look.
         """
         raise NotImplementedError
 

@@ -23,7 +23,7 @@ from typing import TypeVar
 
 from icectl.errors import ObjectNotFoundError, PreconditionFailedError, StorageError
 from icectl.storage.beneath import READABLE, Beneath
-from icectl.storage.bounded import in_batches, map_on_threads
+from icectl.storage.bounded import in_batches, map_by_duration, map_on_threads
 from icectl.storage.contract import (
     WHOLE_DIRECTORY,
     ListedColumns,
@@ -36,13 +36,16 @@ from icectl.storage.contract import (
 )
 from icectl.storage.local_writes import (
     BATCH_FILES,
+    TEMPORARY_PREFIX,
+    FileReader,
     FileWriter,
     copy_bytes,
     in_sized_batches,
+    sync_file_system,
     write_bytes,
 )
 from icectl.storage.lock import locked
-from icectl.storage.paths import PRIVATE_PREFIX, check_path, check_prefix, join_path
+from icectl.storage.paths import PRIVATE_PREFIX, check_length, check_path, check_prefix, join_path
 from icectl.storage.publish import exists, publish, write_temporary
 
 logger = logging.getLogger(__name__)
@@ -50,8 +53,13 @@ logger = logging.getLogger(__name__)
 Item = TypeVar("Item")
 
 THREADS = 8
-FEW_READS = 16
-SLOW_READ_SECONDS = 0.0005
+ABANDONED_AFTER = 3_600_000_000
+"""Microseconds. Nobody writes to a temporary file that did not change for so long."""
+SAMPLE_READS = 16
+LONG_READ = 0.0005
+SAMPLE_WRITES = 5
+LONG_WRITE = 0.001
+"""Seconds. A disk without latency is fastest with one thread, a slow one with many."""
 DELETE_BATCH = 128
 NAMES_BATCH = 16384
 
@@ -105,20 +113,12 @@ class LocalStorage(Storage):
             except StorageError as error:
                 return path, error
 
-        # One thread reads fastest from a disk without latency, many threads from a slow one.
-        rest = iter(paths)
-        seconds, count = 0.0, 0
-        for path in rest:
-            begin = time.perf_counter()
-            found = read_one(path)
-            seconds, count = seconds + time.perf_counter() - begin, count + 1
-            yield found
-            if count >= FEW_READS and seconds > count * SLOW_READ_SECONDS:
-                break
-        else:
-            return
-        yield from map_on_threads(
-            read_one, rest, workers=min(concurrency, THREADS), ahead=concurrency
+        yield from map_by_duration(
+            read_one,
+            paths,
+            sample=SAMPLE_READS,
+            long_seconds=LONG_READ,
+            workers=min(concurrency, THREADS),
         )
 
     def info(self, path: str) -> ObjectInfo:
@@ -225,7 +225,11 @@ class LocalStorage(Storage):
                 # In the root, links are listed, since a user may have meant one, but not opened.
                 yield from (entry.name for entry in batch if entry.is_symlink())
             for name in self._directories(parent, batch):
-                if any(self.list(join_path(parent, name), with_info=False)):
+                try:
+                    has_files = any(self.list(join_path(parent, name), with_info=False))
+                except StorageError:
+                    has_files = True  # it cannot be read, so it may have some
+                if has_files:
                     yield name
 
     def write_many(
@@ -243,26 +247,33 @@ class LocalStorage(Storage):
         return isinstance(source, LocalStorage)
 
     def copy_from(
-        self, source: Storage, paths: Iterable[str], *, concurrency: int = THREADS
+        self,
+        source: Storage,
+        sizes: Iterable[tuple[str, int]],
+        *,
+        concurrency: int = THREADS,
     ) -> Iterator[Outcome]:
         assert isinstance(source, LocalStorage)
         origin = source
 
-        def fill(path: str) -> Callable[[int], None]:
-            def copy(file: int) -> None:
-                with origin._failures(path, "read"):
-                    found, _ = origin._beneath.open_file_at(check_path(path))
-                try:
-                    copy_bytes(found, file)
-                finally:
-                    os.close(found)
+        def write(batch: Sequence[tuple[str, int]]) -> Sequence[Outcome]:
+            with FileReader(origin._beneath) as reader:
 
-            return copy
+                def fill(path: str, size: int) -> Callable[[int], None]:
+                    def copy(file: int) -> None:
+                        with origin._failures(path, "read"):
+                            found, status = reader.open_file(path)
+                        try:
+                            check_length(path, status.st_size, size)
+                            copy_bytes(found, file, status.st_size)
+                        finally:
+                            os.close(found)
 
-        def write(batch: Sequence[str]) -> Sequence[Outcome]:
-            return self._write_batch((path, fill(path)) for path in batch)
+                    return copy
 
-        yield from self._write_batches(write, in_batches(paths, BATCH_FILES), concurrency)
+                return self._write_batch((path, fill(path, size)) for path, size in batch)
+
+        yield from self._write_batches(write, in_batches(sizes, BATCH_FILES), concurrency)
 
     def _write_batches(
         self,
@@ -270,8 +281,13 @@ class LocalStorage(Storage):
         batches: Iterable[Item],
         concurrency: int,
     ) -> Iterator[Outcome]:
-        workers = max(1, min(concurrency, THREADS))
-        for outcomes in map_on_threads(write, batches, workers=workers, ahead=workers + 1):
+        for outcomes in map_by_duration(
+            write,
+            batches,
+            sample=SAMPLE_WRITES,
+            long_seconds=LONG_WRITE * BATCH_FILES,
+            workers=min(concurrency, THREADS),
+        ):
             yield from outcomes
 
     def _write_batch(self, files: Iterable[tuple[str, Callable[[int], None]]]) -> Sequence[Outcome]:
@@ -290,7 +306,22 @@ class LocalStorage(Storage):
         return outcomes
 
     def sync(self) -> None:
-        os.sync()
+        if not self._root.is_dir():
+            return  # nothing was written
+        with self._failures("", "written"):
+            self._remove_abandoned()
+            sync_file_system(self.location)
+
+    def _remove_abandoned(self) -> None:
+        """Delete the temporary files of writers that were killed."""
+        with os.scandir(self._root) as entries:
+            names = [entry.name for entry in entries if entry.name.startswith(TEMPORARY_PREFIX)]
+        oldest = self.read_clock() - ABANDONED_AFTER if names else 0
+        for name in names:
+            with suppress(FileNotFoundError):  # renamed by its writer
+                path = self._root / name
+                if path.lstat().st_mtime_ns // 1000 < oldest:
+                    path.unlink()
 
     def delete_many(self, paths: Iterable[str]) -> Iterator[tuple[str, StorageError | None]]:
         batches = map_on_threads(
@@ -336,7 +367,6 @@ class LocalStorage(Storage):
 
     def read_clock(self) -> int:
         import tempfile
-        import time
 
         # The times of files come from the file server, whose clock may differ from the local one.
         with suppress(OSError), tempfile.TemporaryFile(dir=self._root) as file:

@@ -12,41 +12,51 @@ from contextlib import suppress
 from secrets import token_hex
 from typing import Self
 
-from icectl.storage.beneath import READABLE, Beneath
+from icectl.storage.beneath import Beneath
 from icectl.storage.paths import PRIVATE_PREFIX, check_path
 
-BATCH_FILES = 64
+BATCH_FILES = 16
 BATCH_BYTES = 8 << 20
 COPY_BYTES = 64 << 20
+TEMPORARY_PREFIX = f"{PRIVATE_PREFIX}temporary."
 FLAGS = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
 
 
-class FileWriter:
-    """Writes files; directories are opened once, and created if necessary."""
+class OpenDirectories:
+    """Directories below a root, each of which is opened once; with `create`, and created."""
 
-    def __init__(self, beneath: Beneath) -> None:
-        self._beneath = beneath
-        self._directories: dict[str, int] = {}
-        self._temporary = f"{PRIVATE_PREFIX}temporary.{token_hex(8)}"
+    def __init__(self, beneath: Beneath, *, create: bool = False) -> None:
+        self.beneath = beneath
+        self._create = create
+        self._descriptors: dict[str, int] = {}
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        for descriptor in self._directories.values():
+        for descriptor in self._descriptors.values():
             os.close(descriptor)
 
-    def _open(self, directory: str) -> int:
-        found = self._directories.get(directory)
+    def open(self, directory: str) -> int:
+        found = self._descriptors.get(directory)
         if found is None:
-            found = self._beneath.open_directory(directory, READABLE, create=bool(directory))
-            self._directories[directory] = found
+            create = self._create and bool(directory)
+            found = self.beneath.open_directory(directory, create=create)
+            self._descriptors[directory] = found
         return found
+
+
+class FileWriter(OpenDirectories):
+    """Writes files, and creates their directories if necessary."""
+
+    def __init__(self, beneath: Beneath) -> None:
+        super().__init__(beneath, create=True)
+        self._temporary = f"{TEMPORARY_PREFIX}{token_hex(8)}"
 
     def write(self, path: str, fill: Callable[[int], object]) -> None:
         """Create or replace the file; `fill` writes to the descriptor."""
         parent, _, name = check_path(path).rpartition("/")
-        root, directory = self._open(""), self._open(parent)
+        root, directory = self.open(""), self.open(parent)
         file = os.open(self._temporary, FLAGS, 0o666, dir_fd=root)
         try:
             try:
@@ -66,11 +76,22 @@ def write_bytes(file: int, data: bytes) -> None:
         rest = rest[os.write(file, rest) :]
 
 
-def copy_bytes(source: int, target: int) -> None:
+class FileReader(OpenDirectories):
+    """Opens files to copy them."""
+
+    def open_file(self, path: str) -> tuple[int, os.stat_result]:
+        parent, _, name = check_path(path).rpartition("/")
+        if not parent:
+            return self.beneath.open_file_at(path)
+        return self.beneath.open_file(self.open(parent), name, path)
+
+
+def copy_bytes(source: int, target: int, size: int) -> None:
     """Copy a file in the kernel, which shares the blocks if the file system can."""
     try:
-        while os.copy_file_range(source, target, COPY_BYTES):
-            pass
+        left = size
+        while (copied := os.copy_file_range(source, target, COPY_BYTES)) and left > copied:
+            left -= copied
     except OSError:  # not between these file systems, or not in this kernel
         os.lseek(source, 0, os.SEEK_SET)
         os.ftruncate(target, 0)
@@ -90,3 +111,23 @@ def in_sized_batches(items: Iterable[tuple[str, bytes]]) -> Iterator[Sequence[tu
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def sync_file_system(directory: str) -> None:
+    """Write all files of the file system to disk; an `OSError` if that failed.
+
+    `os.sync` would also wait for other file systems, and reports no errors.
+    """
+    import ctypes
+
+    syncfs = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
+    if syncfs is None:
+        os.sync()
+        return
+    descriptor = os.open(directory, os.O_RDONLY)
+    try:
+        if syncfs(descriptor):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
+    finally:
+        os.close(descriptor)

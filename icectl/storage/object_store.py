@@ -62,7 +62,7 @@ WRITE_ID = "icechunkwriteid"
 """User metadata that identifies the writer of an object; official writers use the same key."""
 
 LISTING_SHARDS = 32
-THREADS = 192
+THREADS = 256
 """More than the reads in flight: listings go on beside them."""
 BYTES_IN_FLIGHT = 256 << 20
 """Of `read_many`: what was read and not yet taken, unless one object alone has more."""

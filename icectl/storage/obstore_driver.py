@@ -223,7 +223,11 @@ class ObstoreStorage(ObjectStore):
         )
 
     def copy_from(
-        self, source: Storage, paths: Iterable[str], *, concurrency: int = WRITES_IN_FLIGHT
+        self,
+        source: Storage,
+        sizes: Iterable[tuple[str, int]],
+        *,
+        concurrency: int = WRITES_IN_FLIGHT,
     ) -> Iterator[Outcome]:
         assert isinstance(source, ObstoreStorage)
 
@@ -233,7 +237,7 @@ class ObstoreStorage(ObjectStore):
 
         return map_bounded(
             lambda path: self._submit(lambda: self._outcome(path, partial(copy_one, path))),
-            paths,
+            (path for path, _ in sizes),
             ahead=concurrency,
         )
 
@@ -340,10 +344,9 @@ class ObstoreStorage(ObjectStore):
 
     def read_versioned(self, path: str) -> VersionedBytes:
         # In the same round as the object.
-        measuring = None if self._clock.is_known else self._submit(self._measure_clock)
+        measuring = self._submit(self._measure_clock)
         found = super().read_versioned(path)
-        if measuring is not None:
-            measuring.result()
+        measuring.result()
         return replace(found, read_at=self._clock.read())
 
     def read_for_update(self, path: str) -> VersionedBytes:

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 from uuid import uuid4
 
 from icectl.errors import Remedy
-from icectl.storage.aws import AwsSettings, find_aws_settings
-from icectl.storage.contract import Version
+from icectl.storage.aws import AwsSettings
+from icectl.storage.contract import Storage, Version
 from icectl.storage.object_store import PerProcess
 from icectl.storage.obstore_driver import RETRY_CONFIG, ObstoreStorage, client_options
 from icectl.storage.paths import PRIVATE_PREFIX
@@ -47,16 +47,20 @@ class ObstoreS3(ObstoreStorage):
         other._settings = self._settings
         return other
 
-    def _find_settings(self) -> AwsSettings:
-        options = self.fallback
-        return self._settings.get(
-            lambda: find_aws_settings(
-                region=options.region,
-                endpoint_url=self.access.endpoint_url,
-                profile=options.profile,
-                anonymous=self.access.anonymous,
-            )
+    @property
+    def server(self) -> str:
+        return self.fallback.server
+
+    def can_copy_from(self, source: Storage) -> bool:
+        # The credentials of another profile may not reach the source.
+        return (
+            isinstance(source, ObstoreS3)
+            and source.fallback.profile == self.fallback.profile
+            and super().can_copy_from(source)
         )
+
+    def _find_settings(self) -> AwsSettings:
+        return self._settings.get(self.fallback.find_settings)
 
     def _find_url(self) -> str:
         """Return the URL of the bucket, by the rules of botocore."""

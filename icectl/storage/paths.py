@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from icectl import limits
-from icectl.errors import ObjectTooLargeError, StorageError
+from icectl.errors import FormatError, ObjectTooLargeError, StorageError
 
 PRIVATE_PREFIX = ".icectl-"
 """The prefix of icectl's lock, temporary and probe files, which no listing includes.
@@ -44,6 +44,12 @@ def check_size(path: str, size: int) -> None:
         raise ObjectTooLargeError(
             f"{path} has {size:,} bytes, more than {limits.FILE_BYTES:,} (icectl limit FILE_BYTES)"
         )
+
+
+def check_length(path: str, size: int, least: int) -> None:
+    """Raise `FormatError` if the object is shorter than what refers to it says."""
+    if size < least:
+        raise FormatError(f"it has {size:,} bytes, fewer than the {least:,} expected", path=path)
 
 
 def check_text(path: str) -> str:

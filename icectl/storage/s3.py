@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any
 
 from icectl.errors import RefusedError, Remedy, StorageError
-from icectl.storage.aws import invalid_region, unusable_settings
+from icectl.storage.aws import AwsSettings, find_aws_settings, invalid_region, unusable_settings
 from icectl.storage.contract import Version, VersionedBytes
 from icectl.storage.fsspec_driver import AnsweredPage, FsspecStore
 from icectl.storage.object_store import ANY_VERSION, Access, ObjectHead, Postponed
@@ -67,6 +67,22 @@ class S3Storage(FsspecStore):
         self.region = region
         self.profile = profile
         self.force_path_style = force_path_style
+
+    def find_settings(self) -> AwsSettings:
+        return find_aws_settings(
+            region=self.region,
+            endpoint_url=self.access.endpoint_url,
+            profile=self.profile,
+            anonymous=self.access.anonymous,
+        )
+
+    @property
+    def server(self) -> str:
+        """The endpoint, which may come from the profile or the environment."""
+        try:
+            return self.find_settings().endpoint_url or ""
+        except RequestFailure:  # without credentials, which the first request reports
+            return super().server
 
     @property
     def has_plain_keys(self) -> bool:

@@ -12,11 +12,12 @@ from __future__ import annotations
 import logging
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from icectl.checks.listing import missing
 from icectl.checks.problem import error_of, raise_first
+from icectl.checks.repo import check_main
 from icectl.checks.snapshot import check_snapshot_id
 from icectl.errors import FormatError, ObjectNotFoundError, RefusedError, Remedy, StorageError
 from icectl.format.snapshot import decode_in_either_form
@@ -80,17 +81,25 @@ def plan_for(
     plan = plan_expiration(history, policy, repository.spec_version)
     logger.info("plan: release %d of %d snapshots", len(plan.released), len(history.parents))
     if not plan.is_empty:
-        _check_tips(repository, history, plan, progress)
+        check_tips(repository, plan.deleted_branches, plan.deleted_tags, progress)
     return Expiration(history, plan)
 
 
-def _check_tips(
-    repository: Repository, history: State, plan: ExpirationPlan, progress: Progress
+def check_tips(
+    repository: Repository,
+    deleted_branches: Collection[str],
+    deleted_tags: Collection[str],
+    progress: Progress,
 ) -> None:
+    """`FormatError` unless main exists, and the tips of all other refs can be read."""
+    raise_first(
+        check_main(repository.branches(), repository.refs.branch_object(DEFAULT_BRANCH)),
+        hint=Remedy("create-branch", {"branch": DEFAULT_BRANCH}),
+    )
     names: dict[str, list[str]] = defaultdict(list)
     for kind, refs, deleted in (
-        ("branch", history.branches, plan.deleted_branches),
-        ("tag", history.tags, plan.deleted_tags),
+        ("branch", repository.branches(), deleted_branches),
+        ("tag", repository.tags(), deleted_tags),
     ):
         for name, tip in sorted(refs.items()):
             if name not in deleted:
@@ -107,7 +116,7 @@ def _check_tips(
         except FormatError as error:
             owner = names[path][0]
             raise FormatError(
-                f"{owner} cannot be read: {error.reason}, so nothing is released",
+                f"{owner} cannot be read: {error.reason}, so nothing is changed",
                 path=path,
                 hint=Remedy("restore-or-move-ref"),
                 code=error.code,
