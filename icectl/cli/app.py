@@ -118,13 +118,21 @@ COMMANDS = (
     Command("copy", "Copy the repository to another place, or update a copy", "copy:copy"),
     Command("upgrade", "Upgrade a repository from spec version 1 to version 2", "upgrade:upgrade"),
     Command("validate", "Check the repository for damage", "validate:validate"),
+    Command(
+        "maintain",
+        "Maintain repositories as the config file says",
+        "maintain:maintain",
+    ),
     Command("stats", "Show storage usage", "stats:stats"),
+    Command("metrics", "Print metrics for a monitoring system", "metrics:metrics"),
+    Command("report", "Write a report of the repository as an HTML page", "report:report"),
     Command("export", "Write the repository as tables to files", "tables:export"),
     Command("sql", "Query the repository with SQL, on Spark", "tables:sql"),
     Command("inspect-file", "Show the content of one file", "inspect_file:inspect_file"),
     Command("remote list", "List the named repositories", "remote:list_remotes"),
     Command("remote show", "Show one named repository", "remote:show"),
     Command("remote add", "Give a repository a name", "remote:add"),
+    Command("remote discover", "Find repositories and give them names", "remote:discover"),
     Command("remote remove", "Remove the name of a repository", "remote:remove"),
     Command("doctor", "Check the installation and the storage", "doctor:doctor"),
     Command("demo", "Create a demo repository and tour the commands", "demo:demo"),
@@ -142,8 +150,9 @@ ALIASES = {
 """Names of the same commands in git, restic and borg."""
 
 REPORTED_PACKAGES = (
-    *("typer", "rich", "numpy", "flatbuffers", "zstandard", "msgpack"),
+    *("typer", "rich", "numpy", "flatbuffers", "zstandard", "msgpack", "prometheus-client"),
     *("obstore", "arro3-core", "fsspec", "s3fs", "gcsfs", "pyspark", "pyarrow", "icechunk"),
+    *("zarr", "vl-convert-python"),
 )
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
@@ -198,16 +207,15 @@ class HelpfulCommand(PagedHelp, TyperCommand):
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Omit the common options, which `icectl --help` describes, so help fits on a screen."""
-        own = own_parameters(self)
-        arguments = [
-            (str(one.metavar), one.help or "") for one in own if one.param_type_name == "argument"
-        ]
-        options = [one.get_help_record(ctx) for one in own if one.param_type_name == "option"]
-        options.append(self.get_help_option(ctx).get_help_record(ctx))
-        for title, rows in (("Arguments", arguments), ("Options", options)):
-            if rows:
-                with formatter.section(title):
-                    formatter.write_dl(rows)
+        rows: dict[str, list[Any]] = {"argument": [], "option": []}
+        for one in (*own_parameters(self), self.get_help_option(ctx)):
+            is_option = one.param_type_name == "option"
+            record = one.get_help_record(ctx) if is_option else (str(one.metavar), one.help or "")
+            rows[one.param_type_name].append(record)
+        for kind, records in rows.items():
+            if records:
+                with formatter.section(f"{kind.title()}s"):
+                    formatter.write_dl(records)
 
 
 def own_parameters(command: Any) -> list[Any]:

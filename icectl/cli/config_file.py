@@ -7,6 +7,9 @@
     [repositories.NAME.policies.default]
     keep_last = 20
     keep_daily = 30
+    [repositories.NAME.maintenance]
+    expire = "default"
+    gc_older_than = "7d"
 
 Its path is `$ICECTL_CONFIG`, else `$XDG_CONFIG_HOME/icectl/config.toml`, else
 `~/.config/icectl/config.toml`. Users edit it too, so changes use tomlkit, which preserves the rest
@@ -16,7 +19,6 @@ of the text.
 from __future__ import annotations
 
 import contextlib
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +40,7 @@ class ConfigFile:
         """Return the repositories by name, in the order of the file."""
         tables = self.document.get("repositories", {})
         if not isinstance(tables, dict):
-            raise _malformed(self.path, "repositories is not a table")
+            raise malformed(self.path, "repositories is not a table")
         return {name: self._location(name, table) for name, table in tables.items()}
 
     def policy(self, repository: str | None, name: str) -> dict[str, Any]:
@@ -57,10 +59,17 @@ class ConfigFile:
             )
         return found
 
+    def maintenance(self, repository: str) -> dict[str, Any] | None:
+        """Return the unchecked keys of `[repositories.REPOSITORY.maintenance]`, if it exists."""
+        found = self.document["repositories"][repository].get("maintenance")
+        if not isinstance(found, dict | None):
+            raise malformed(self.path, f"repositories.{repository}.maintenance is not a table")
+        return found
+
     def _location(self, name: str, table: Any) -> Location:
         options = table.get("storage_options", {}) if isinstance(table, dict) else None
         if not isinstance(options, dict) or not isinstance(table.get("location"), str):
-            raise _malformed(self.path, f"repositories.{name} has no location")
+            raise malformed(self.path, f"repositories.{name} has no location")
         return Location(
             table["location"],
             {
@@ -93,7 +102,15 @@ def read_config_file(environ: Mapping[str, str]) -> ConfigFile:
     except OSError as error:
         raise UsageError(f"the config file {path} cannot be read: {error.strerror}") from error
     except (ValueError, RecursionError) as error:
-        raise _malformed(path, str(error)) from None
+        raise malformed(path, str(error)) from None
+
+
+def find_repository(config: ConfigFile, name: str) -> Location:
+    if name not in config.repositories:
+        raise RefNotFoundError(
+            f"there is no repository named {name!r}", hint="list the names: icectl remote list"
+        )
+    return config.repositories[name]
 
 
 def add_repository(config: ConfigFile, name: str, location: Location) -> None:
@@ -119,11 +136,7 @@ def remove_repository(config: ConfigFile, name: str) -> None:
     import tomlkit
 
     document = tomlkit.parse(config.text)
-    tables = document.get("repositories", {})
-    if name not in tables:
-        raise RefNotFoundError(
-            f"there is no repository named {name!r}", hint="list the names: icectl remote list"
-        )
+    tables = document["repositories"]
     # tomlkit assigns the comment above a header to the previous table.
     comments = _trailing_comments(tables[name].as_string())
     del tables[name]
@@ -163,28 +176,16 @@ def _check_integers(value: object) -> None:
 
 def _replace(config: ConfigFile, text: str) -> None:
     """Replace the file atomically; only its owner can read it."""
-    target = config.path.resolve()
-    try:
-        target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        import tempfile
+    from icectl.ops.files import replace_file
 
-        # mkstemp creates with mode 0600.
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".config-")
-        temporary = Path(name)
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            temporary.replace(target)
-        except BaseException:
-            temporary.unlink()
-            raise
+    try:
+        config.path.resolve().parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        replace_file(config.path, text.encode(), 0o600)
     except OSError as error:
         raise IcectlError(
             f"the config file {config.path} cannot be written: {error.strerror}"
         ) from error
 
 
-def _malformed(path: Path, reason: str) -> UsageError:
-    return UsageError(f"the config file {path} is not valid: {reason}", hint=f"edit {path}")
+def malformed(path: Path, reason: str, hint: str | None = None) -> UsageError:
+    return UsageError(f"the config file {path} is not valid: {reason}", hint=hint or f"edit {path}")

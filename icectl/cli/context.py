@@ -10,12 +10,14 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from copy import copy
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from icectl.cli.options import CommonOptions
 from icectl.cli.terminal import Output, is_terminal, peek
-from icectl.cli.values import parse_moment
+from icectl.cli.values import parse_age, parse_moment
 from icectl.errors import Hint, RefusedError, UsageError
 from icectl.render.blocks import Block, plain_lines
 from icectl.render.text import escape_controls
@@ -45,6 +47,8 @@ class CommandContext:
         self.command = ""
         self.words: Sequence[str] = ()
         """The texts among the arguments of a command that takes --repo."""
+        self.storage_option_name = "--storage-option"
+        """What hints call it; `copy` has two."""
 
     @cached_property
     def output(self) -> Output:
@@ -63,6 +67,23 @@ class CommandContext:
     def policy(self, name: str) -> dict[str, Any]:
         """Return the unchecked rules of a policy in the config file."""
         return self.config.policy(self.options.repo or self.environ.get("ICECTL_REPO"), name)
+
+    def for_repository(self, name: str) -> CommandContext:
+        """Return the context of the same run with another repository."""
+        context = copy(self)
+        context.options = replace(self.options, repo=name)
+        context.__dict__.pop("location", None)
+        return context
+
+    @property
+    def repository_name(self) -> str | None:
+        """The name from the config file by which the repository was given, if it was."""
+        from icectl.cli.locations import looks_like_location
+
+        named = self.options.repo or self.environ.get("ICECTL_REPO")
+        if not named or looks_like_location(named):
+            return None
+        return named if named in self.config.repositories else None
 
     @cached_property
     def location(self) -> Location:
@@ -123,7 +144,7 @@ class CommandContext:
         """Return the sentence; its commands name the repository as the user did."""
         from icectl.cli.hints import describe_hint
 
-        return describe_hint(hint, self.options)
+        return describe_hint(hint, self.options, self.storage_option_name)
 
     def now(self) -> int:
         """Microseconds since 1970-01-01 UTC; `ICECTL_NOW` overrides it for golden output."""
@@ -226,9 +247,14 @@ class CommandContext:
 
     @cached_property
     def progress(self) -> Progress:
+        return self.progress_within(None)
+
+    def progress_within(self, age: str | None) -> Progress:
+        """Return the progress of work that must end after this time, if one is given."""
         from icectl.pipeline.progress import Progress
 
-        return Progress(self.display.phase)
+        deadline = None if age is None else time.monotonic() + parse_age(age) / 1e6
+        return Progress(self.display.phase, deadline)
 
     def _error_console(self, stream: TextIO | None = None) -> Console:
         import shutil

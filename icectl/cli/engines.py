@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 import os
+import re
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from icectl.cli.options import AtOpOption, Flag, Time
+from icectl.cli.options import AtOpOption, Flag, Pairs, Time, Url, check_exclusive
 from icectl.errors import UnsupportedError, UsageError
+from icectl.model.redaction import hide_secrets, is_secret
 from icectl.pipeline.engine import Engine
 from icectl.pipeline.local_engine import LocalEngine
-from icectl.spark.session import SUBMITTED, SparkOptions, missing_for_spark, spark_session
+from icectl.spark.session import (
+    CONNECT,
+    SUBMITTED,
+    SparkOptions,
+    missing_for_spark,
+    spark_session,
+)
 
 if TYPE_CHECKING:
     from icectl.cli.context import CommandContext
     from icectl.repository.repository import Repository
-    from icectl.spark.session import SparkOptions
     from icectl.tables.scope import Scope
 
 
+_NAMES_SECRET_FILE = re.compile(
+    r"(file|path|provider|bitlength|enabled)$|\.secret(s|keyref)\.", re.IGNORECASE
+)
+"""Spark settings that are not secrets but refer to one."""
 ROWS_FOR_SPARK = 50_000_000
 """Beyond this many references `auto` means Spark, if it is installed.
 
@@ -45,46 +56,42 @@ class SparkPlace:
     """The options that say where Spark runs."""
 
     spark_master: Annotated[
-        str | None,
-        typer.Option(metavar="URL"),
+        Url,
         "The master of a Spark cluster, such as spark://HOST:7077. Default: this machine, "
         "local[*].",
     ] = None
-    spark_remote: Annotated[
-        str | None, typer.Option(metavar="URL"), "A Spark Connect server: sc://HOST:15002."
-    ] = None
+    spark_remote: Annotated[Url, "A Spark Connect server: sc://HOST:15002."] = None
     spark_conf: Annotated[
-        list[str],
-        typer.Option(metavar="KEY=VALUE"),
-        "A Spark setting, such as spark.executor.memory=4g. Repeatable.",
-    ] = ()  # type: ignore[assignment]
+        Pairs, "A Spark setting, such as spark.executor.memory=4g. Repeatable."
+    ] = None
 
     def choose(self, engine: str, context: CommandContext) -> EngineChoice:
         return EngineChoice(engine, self, context)
 
     def parse(self) -> SparkOptions:
         """Combine the options; raise `UsageError` if they are invalid or contain a secret."""
-        from icectl.cli.locations import check_spark_conf
-        from icectl.spark.session import CONNECT, SparkOptions
-
-        check_spark_conf(self.spark_conf)
         remote = self.spark_remote
-        if self.spark_master and remote:
-            raise UsageError(
-                "--spark-master and --spark-remote cannot be combined",
-                hint="omit one of them; a Connect server has its own master",
-            )
+        hint = "omit one of them; a Connect server has its own master"
+        check_exclusive({"--spark-master": self.spark_master, "--spark-remote": remote}, hint)
         if remote and not remote.startswith(CONNECT):
             raise UsageError(
                 f"invalid value {remote!r} for --spark-remote", hint="write sc://HOST:PORT"
             )
         pairs = {}
-        for pair in self.spark_conf:
+        for pair in self.spark_conf or ():
             key, separator, value = pair.partition("=")
             if not separator or not key.startswith("spark."):
                 raise UsageError(
                     "--spark-conf must have the form KEY=VALUE",
                     hint="write, for example, spark.executor.memory=4g",
+                )
+            holds_secret = is_secret(key, value) or hide_secrets(value) != value
+            if holds_secret and not _NAMES_SECRET_FILE.search(key):
+                # Spark would pass it in the arguments of its Java process.
+                raise UsageError(
+                    f"the Spark setting {key} looks like a secret, or contains one",
+                    hint="every user of this machine could read it; write it to "
+                    "spark-defaults.conf, with mode 0600, in the directory SPARK_CONF_DIR",
                 )
             pairs[key] = value
         return SparkOptions(self.spark_master, remote, pairs)
@@ -95,11 +102,11 @@ class ScopeOptions:
     """The options that select the versions of which tables are read."""
 
     ref: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(metavar="REF"),
         "Use these versions; for snapshots and changes, their history. Repeatable. "
         "Default: main; for snapshots and changes, all snapshots.",
-    ] = ()  # type: ignore[assignment]
+    ] = None
     all_snapshots: Annotated[Flag, "Use every snapshot of the repository."] = False
     as_of: Annotated[
         Time,
@@ -117,11 +124,10 @@ class ScopeOptions:
         from icectl.repository.ops_log import BACKUPS
         from icectl.tables.scope import Scope
 
-        if self.ref and self.all_snapshots:
-            raise UsageError("--ref and --all-snapshots cannot be combined")
+        check_exclusive({"--ref": self.ref, "--all-snapshots": self.all_snapshots})
         state = context.find_state(self.at_op)
         repository = context.open_repository(state)
-        ids = tuple(str(repository.resolve(ref).snapshot_id) for ref in self.ref)
+        ids = tuple(str(repository.resolve(ref).snapshot_id) for ref in self.ref or ())
         backup = None if state is None else state.removeprefix(f"{BACKUPS}/")
         as_of = context.parse_moment(self.as_of)
         return repository, Scope(ids, self.all_snapshots, as_of, backup)
@@ -133,10 +139,8 @@ class EngineChoice(ExitStack):
     def __init__(self, engine: str, place: SparkPlace, context: CommandContext) -> None:
         super().__init__()
         is_placed = bool(place.spark_master or place.spark_remote)
-        if engine == "local" and (is_placed or place.spark_conf):
-            raise UsageError(
-                "--engine local cannot be combined with Spark options", hint="omit one of them"
-            )
+        is_configured = is_placed or bool(place.spark_conf)
+        check_exclusive({"--engine local": engine == "local", "Spark options": is_configured})
         self._options = place.parse()
         self._context = context
         self._spark_engine: Engine | None = None

@@ -41,29 +41,34 @@ def report_failure(error: BaseException, context: CommandContext, arguments: lis
     """Print the error to stderr, as an object with --json; return the exit code."""
     if isinstance(error, BrokenPipeError):
         return exit_codes.BROKEN_PIPE
-    if isinstance(error, KeyboardInterrupt):
-        failure: IcectlError = InterruptionError("interrupted")
-    elif isinstance(error, typer.TyperException):
-        failure = _usage_error(error, arguments)
-    elif isinstance(error, IcectlError):
-        failure = _with_hint(error, context)
-    else:
-        failure = _bug(error, context)
-    hint = None if failure.hint is None else shorten(hide_secrets(context.describe(failure.hint)))
-    document = {
-        "kind": failure.kind,
-        "message": shorten(hide_secrets(failure.message)),
-        "hint": hint,
-        "exit_code": failure.exit_code,
-        **(failure.facts or {}),
-    }
+    if isinstance(error, typer.TyperException):
+        error = _usage_error(error, arguments)
+    document = describe_failure(error, context)
     # The raw arguments, because a usage error occurs before they are parsed.
     options = arguments[: arguments.index("--")] if "--" in arguments else arguments
     as_json = "--json" in options or "--jsonl" in options
     with contextlib.suppress(OSError):  # stderr may be closed
         sys.stderr.write(_describe(document, as_json=as_json))
         sys.stderr.flush()
-    return failure.exit_code
+    return int(document["exit_code"])
+
+
+def describe_failure(error: BaseException, context: CommandContext) -> dict[str, Any]:
+    """Return the error as an object, without secrets; its hint names the repository."""
+    if isinstance(error, KeyboardInterrupt):
+        failure: IcectlError = InterruptionError("interrupted")
+    elif isinstance(error, IcectlError):
+        failure = _with_hint(error, context)
+    else:
+        failure = _bug(error, context)
+    hint = None if failure.hint is None else shorten(hide_secrets(context.describe(failure.hint)))
+    return {
+        "kind": failure.kind,
+        "message": shorten(hide_secrets(failure.message)),
+        "hint": hint,
+        "exit_code": failure.exit_code,
+        **(failure.facts or {}),
+    }
 
 
 def _bug(error: BaseException, context: CommandContext) -> BugError:

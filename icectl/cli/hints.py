@@ -35,8 +35,8 @@ HINTS = {
     # Copies
     "copy-again": "run the same `icectl copy` again; it continues",
     "repair-target": "copy to another place, or repair it with `icectl repair -r {location}`",
+    "open-target": "allow changes there with `icectl status set online -r {location}`",
     "force-copy": "copy to another place, or overwrite it with --force",
-    "copy-then-expire": "copy all of it, then run icectl expire on the copy",
     # Refs, commits and nodes
     "list-refs": "list the names with `icectl branch list` and `icectl tag list`",
     "list-ancestors": "list them with `icectl log {ref}`",
@@ -102,6 +102,7 @@ HINTS = {
     "allow-recent-backups": "give --overwritten-older-than at least 1d, or the same time as "
     "--older-than with --allow-recent if nobody is writing",
     "allow-more-time": "increase --max-runtime: each run plans again, and planning did not finish",
+    "continue-later": "the next run continues; increase --max-runtime if it happens every time",
     "show-plan-without-limit": "nothing was changed; show the plan with --dry-run, without "
     "--max-delete",
     "make-plan": "create a plan for this repository with --dry-run --plan FILE",
@@ -125,6 +126,7 @@ HINTS = {
     "need-pyspark": "only --engine spark and sql need it",
     "need-icechunk": "the official package; only demo --writer icechunk needs it",
     "need-zarr": "only validate --decode and demo --writer icechunk need it",
+    "need-vl-convert": "only report and stats --plot need it",
     "repair": "icectl repair",
     "try-conditional-writes": "omit --read-only to test it with a small object",
     # Spark
@@ -155,20 +157,29 @@ HINTS = {
 }
 
 
+STORAGE_OPTION = "--storage-option"
+
+
 def shell_argument(text: str) -> str:
     """Quote a name that is an argument, even if it looks like an option."""
     return ("-- " if text.startswith("-") else "") + shlex.quote(text)
 
 
-def describe_hint(hint: Hint, options: CommonOptions | None = None) -> str:
-    """The sentence for the user; its commands name the repository as `options` do."""
+def describe_hint(
+    hint: Hint, options: CommonOptions | None = None, storage_option: str = STORAGE_OPTION
+) -> str:
+    """The sentence for the user; its commands name the repository as `options` do.
+
+    `storage_option`: what the running command calls it.
+    """
     place = options.repository_words() if options is not None else ""
     if not isinstance(hint, Remedy):
         return _add_place(hint, place)
     # After `--` an option would be an argument.
     at_end = not any(fact.startswith("-") for fact in hint.facts.values())
     escaped = place.replace("{", "{{").replace("}", "}}")
-    template = _add_place(HINTS[hint.name], escaped, at_end=at_end)
+    template = HINTS[hint.name].replace(STORAGE_OPTION, storage_option)
+    template = _add_place(template, escaped, at_end=at_end)
     return _QuotingFormatter().vformat(template, (), hint.facts)
 
 

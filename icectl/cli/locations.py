@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from icectl.errors import RepositoryNotFoundError, UsageError
-from icectl.model.redaction import hide_secrets, is_secret
+from icectl.model.redaction import is_secret
+from icectl.repository.layout import ROOT_DIRECTORIES
 from icectl.storage.contract import Storage
 from icectl.storage.open import check_endpoint_url, open_storage, split_bucket, split_location
 
@@ -26,13 +27,11 @@ if TYPE_CHECKING:
     from icectl.storage.object_store import ObjectStore
 
 
-_SECRET_FILE = re.compile(r"(file|path|provider|bitlength|enabled)$|\.secret(s|keyref)\.", re.I)
-"""Spark settings that are not secrets but refer to one."""
 _ONE_SLASH = re.compile(r"(file|s3|gs|gcs|az|https?|memory):/(?!/)")
 _LIKE_A_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{2,62}/\S+")
 """`bucket/prefix`, if the user forgot the scheme."""
-_MARKERS = (("repo",), ("refs", "snapshots"), ("r", "s"), ("snapshots", "overwritten"))
-"""Names in the root of a repository: V2, V1, the legacy generations, V2 without `repo`."""
+_MARKERS = (("repo",), *ROOT_DIRECTORIES)
+"""Names in the root of a repository: V2, and the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,10 @@ def suggest_repository(text: str, environ: Mapping[str, str]) -> str | None:
     if not looks_like_location(text):
         from icectl.cli.config_file import read_config_file
 
-        if close := get_close_matches(text, read_config_file(environ).repositories, n=1):
+        names = read_config_file(environ).repositories
+        if text in names:
+            return None
+        if close := get_close_matches(text, names, n=1):
             return f"did you mean {close[0]}?"
     path = _expand(text).absolute()
     around = next(filter(is_repository_directory, path.parents), None)
@@ -181,20 +183,6 @@ def without_password(url: str) -> str:
             hint="set credentials in the standard variables or files",
         )
     return url
-
-
-def check_spark_conf(conf: Iterable[str]) -> None:
-    """Refuse secrets, which Spark would pass in the arguments of its Java process."""
-    for pair in conf:
-        key, _, value = pair.partition("=")
-        if _SECRET_FILE.search(key):
-            continue
-        if is_secret(key, value) or hide_secrets(value) != value:
-            raise UsageError(
-                f"the Spark setting {key} looks like a secret, or contains one",
-                hint="every user of this machine could read it; write it to spark-defaults.conf, "
-                "with mode 0600, in the directory SPARK_CONF_DIR",
-            )
 
 
 def working_directory() -> Path:

@@ -11,9 +11,10 @@ from __future__ import annotations
 import functools
 import inspect
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, fields, is_dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_type_hints
 
 import typer
@@ -29,7 +30,12 @@ _KEYWORD = inspect.Parameter.KEYWORD_ONLY
 Flag = Annotated[bool, typer.Option()]
 Time = Annotated[str | None, typer.Option(metavar="TIME")]
 Age = Annotated[str | None, typer.Option(metavar="AGE")]
-File = Annotated[str | None, typer.Option(metavar="FILE")]
+# Commands report themselves what they cannot read.
+File = Annotated[Path | None, typer.Option(metavar="FILE", readable=False)]
+Count = Annotated[int | None, typer.Option(metavar="COUNT", min=1)]
+Globs = Annotated[list[str] | None, typer.Option(metavar="GLOB")]
+Pairs = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")]
+Url = Annotated[str | None, typer.Option(metavar="URL")]
 _NAMES = ("REF", "FROM", "TO", "BRANCH", "TAG", "NAME")
 
 
@@ -74,10 +80,7 @@ class CommonOptions:
         return cls(
             repo=next(iter(found["repo"]), None),
             storage_option=found["storage_option"][::-1],
-            json=any(found["json"]),
-            jsonl=any(found["jsonl"]),
-            no_color=any(found["no_color"]),
-            quiet=any(found["quiet"]),
+            **{name: any(found[name]) for name in ("json", "jsonl", "no_color", "quiet")},
             verbose=sum(found["verbose"]),
         )
 
@@ -118,8 +121,7 @@ def command(
                 context.words = [one for some in given for one in some if isinstance(one, str)]
             for name, group in groups.items():
                 own[name] = group(**{one.name: own.pop(one.name) for one in fields(group)})
-            if context.options.json and context.options.jsonl:
-                raise UsageError("--json and --jsonl cannot be combined")
+            check_exclusive({"--json": context.options.json, "--jsonl": context.options.jsonl})
             logs = shown_logs(context.options.verbose, context.display)
             with context.output, context.display, logs:
                 return body(context, **own)
@@ -165,6 +167,13 @@ def set_parameters(function: Any, parameters: Iterable[inspect.Parameter]) -> No
     first = inspect.Parameter("ctx", _KEYWORD, annotation=typer.Context)
     function.__signature__ = inspect.Signature([first, *parameters])
     function.__annotations__ = {}
+
+
+def check_exclusive(given: Mapping[str, object], hint: str = "omit one of them") -> None:
+    """Raise `UsageError` if more than one of the named options has a value."""
+    names = [name for name, value in given.items() if value is not None and value is not False]
+    if len(names) > 1:
+        raise UsageError(f"{' and '.join(names)} cannot be combined", hint=hint)
 
 
 REF_HELP = (

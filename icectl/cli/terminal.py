@@ -6,6 +6,7 @@ import contextlib
 import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextvars import ContextVar
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Self, TextIO, TypeVar
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from icectl.render.progress import ProgressDisplay
 
 LINES_PER_WRITE = 500
+log_subject: ContextVar[str] = ContextVar("log_subject", default="")
+"""What the log records of this thread are about, if a command works on several repositories."""
 T = TypeVar("T")
 
 
@@ -57,17 +60,13 @@ class Output:
         if not any(failure):
             for line in self._held:
                 self.say(line)
-        if self._pager is None:
+        if self._pager is None or self._pager.stdin is None:
             return
-        if self._pager.stdin is not None:
-            with contextlib.suppress(BrokenPipeError):
-                self._pager.stdin.close()
-        while True:
-            try:
+        with contextlib.suppress(BrokenPipeError):
+            self._pager.stdin.close()
+        while self._pager.poll() is None:
+            with contextlib.suppress(KeyboardInterrupt):  # the pager handles Ctrl-C
                 self._pager.wait()
-                return
-            except KeyboardInterrupt:
-                continue  # the pager handles Ctrl-C
 
     def say(self, line: str, *, hold: bool = False) -> None:
         """Write a line to stderr; with `hold` after the command, and only if it succeeds.
@@ -83,8 +82,10 @@ class Output:
     def write(self, blocks: Iterable[Block], *, paged: bool = False) -> None:
         """Write the blocks with all their text escaped."""
         if not sys.stdout.isatty():
-            lines = map(escape_commands, plain_lines(blocks))
-            self.write_lines(self._encodable(lines))
+            lines: Iterable[str] = map(escape_commands, plain_lines(blocks))
+            if not (sys.stdout.encoding or "ascii").lower().startswith("utf"):
+                lines = (line.replace("→", "->") for line in lines)
+            self.write_lines(lines)
             return
         import shutil
 
@@ -92,32 +93,22 @@ class Output:
 
         blocks = self._begun(blocks)
         stream = self._stream(paged)
+        width = shutil.get_terminal_size().columns
         console = make_console(
-            stream,
-            self._environ,
-            no_color=self._no_color,
-            terminal=True,
-            width=shutil.get_terminal_size().columns,
+            stream, self._environ, no_color=self._no_color, terminal=True, width=width
         )
         with _reported_failures():
             draw(blocks, console)
             stream.flush()
 
-    def write_lines(self, lines: Iterable[str], *, paged: bool = False) -> None:
+    def write_lines(self, lines: Iterable[str]) -> None:
         """Write lines unchanged, such as JSON: in large batches to a pipe, singly to a terminal."""
-        lines = self._begun(lines)
-        stream = self._stream(paged)
-        batch: list[str] = []
-        interactive = stream is not sys.stdout or stream.isatty()
+        rest = iter(self._begun(lines))
+        count = 1 if sys.stdout.isatty() else LINES_PER_WRITE
         with _reported_failures():
-            for line in lines:
-                batch.append(line)
-                if interactive or len(batch) >= LINES_PER_WRITE:
-                    stream.write("\n".join(batch) + "\n")
-                    batch.clear()
-            if batch:
-                stream.write("\n".join(batch) + "\n")
-            stream.flush()
+            while batch := list(islice(rest, count)):
+                sys.stdout.write("\n".join(batch) + "\n")
+            sys.stdout.flush()
 
     def _begun(self, items: Iterable[T]) -> Iterable[T]:
         found = peek(items)
@@ -128,12 +119,6 @@ class Output:
         with _reported_failures():
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
-
-    @staticmethod
-    def _encodable(lines: Iterable[str]) -> Iterable[str]:
-        if (sys.stdout.encoding or "ascii").lower().replace("-", "").startswith("utf"):
-            return lines
-        return (line.replace("→", "->") for line in lines)
 
     def _stream(self, paged: bool) -> TextIO:
         if self._pager is None and paged and is_terminal(sys.stdout, self._environ):
@@ -184,7 +169,8 @@ def shown_logs(verbosity: int, display: ProgressDisplay) -> Iterator[None]:
     class Handler(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
             time = f"{record.relativeCreated / 1000:.3f} s: " if verbosity > 1 else ""
-            line = f"icectl: {time}{escape_controls(hide_secrets(record.getMessage()))}"
+            subject = f"{log_subject.get()}: " if log_subject.get() else ""
+            line = f"icectl: {time}{subject}{escape_controls(hide_secrets(record.getMessage()))}"
             with contextlib.suppress(OSError):  # stderr may be closed
                 if not display.print_above(line):
                     sys.stderr.write(f"{line}\n")

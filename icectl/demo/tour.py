@@ -18,6 +18,7 @@ TOUR = (
     ("All operations on the repository, not only commits", "ops-log -n 12"),
     ("Check the repository, including each chunk file", "validate --level chunks"),
     ("Storage usage", "stats"),
+    ("All of this as a page for a browser", "report --older-than 14d --gc-older-than 7d --html"),
     ("The snapshots a retention policy would release, and why", f"expire {POLICY} --dry-run"),
     ("Release them", f"expire {POLICY} --yes"),
     ("Objects that are no longer referenced", "gc --older-than 7d --dry-run"),
@@ -51,11 +52,13 @@ class Tour:
     say: Callable[[str, str], None]
     without_spark: str | None
     """Why Spark cannot be used; None if it can."""
+    report: Path | None = None
+    """The page that the tour writes; None if charts cannot be drawn."""
 
     def run(self) -> list[TourStep]:
         self.say("", f"export ICECTL_REPO={shlex.quote(str(self.repository))}")
         self.say("", "")
-        steps = [self._call(*step) for step in TOUR]
+        steps = [step for meaning, line in TOUR for step in self._begin(meaning, line)]
         if self.without_spark is None:
             copy = self._copy_repository()
             steps.append(self._call(*COLLECT))
@@ -65,6 +68,11 @@ class Tour:
             self.say(f"The Spark job is skipped: {self.without_spark}", "")
             self.say("", "")
         return steps + [self._call(*step) for step in AFTERWARDS]
+
+    def _begin(self, meaning: str, line: str) -> list[TourStep]:
+        if not line.startswith("report "):
+            return [self._call(meaning, line)]
+        return [] if self.report is None else [self._call(meaning, line, str(self.report))]
 
     def _call(self, meaning: str, line: str, *more: str) -> TourStep:
         words = [*line.split(), *more]

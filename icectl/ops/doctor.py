@@ -35,16 +35,23 @@ OLDEST_JAVA = 17
 REQUIRED = (
     "numpy", "flatbuffers", "zstandard", "msgpack", "yaml", "typer", "rich", "tomlkit", "obstore",
     "arro3", "fsspec", "s3fs", "botocore",
-    "gcsfs", "google.auth", "aiohttp",
+    "gcsfs", "google.auth", "aiohttp", "prometheus_client",
 )  # fmt: skip
 OPTIONAL: dict[str, Hint] = {
     "pyspark": Remedy("need-pyspark"),
     "pyarrow": "only exports, Parquet files and Spark need it",
     "icechunk": Remedy("need-icechunk"),
     "zarr": Remedy("need-zarr"),
+    "vl_convert": Remedy("need-vl-convert"),
 }
 REPAIR = Remedy("repair")
-DISTRIBUTIONS = {"yaml": "pyyaml", "arro3": "arro3-core", "google.auth": "google-auth"}
+DISTRIBUTIONS = {
+    "yaml": "pyyaml",
+    "arro3": "arro3-core",
+    "google.auth": "google-auth",
+    "prometheus_client": "prometheus-client",
+    "vl_convert": "vl-convert-python",
+}
 """Where the name to import is not the name to install."""
 AWS_VARIABLES = (
     "AWS_PROFILE",

@@ -16,7 +16,7 @@ Later, the old files are only deleted if `repo` has everything that they say.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -49,6 +49,7 @@ from icectl.model.repo import (
     SnapshotInfo,
     Update,
 )
+from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import Progress
 from icectl.repository.backups import backup_name
 from icectl.repository.clock import format_duration, is_ahead, read_write_time
@@ -96,7 +97,7 @@ class DetachedSnapshot:
     flushed_at: int | None
     message: str | None
     error: str | None
-    """Why it cannot be read; then it cannot be kept."""
+    """Why it cannot be kept: it is damaged, or a file that it needs is missing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -290,7 +291,12 @@ def _plan_state(
     reachable = find_reachable((*branches.values(), *tags.values()), parent_of)
     raise_first(check_ancestry_v1({id_: infos[id_].parent_id for id_ in reachable}))
     *_, root = walk(branches[DEFAULT_BRANCH], parent_of)
-    kept = {id_: info for id_, info in infos.items() if keep_detached or id_ in reachable}
+    incomplete = _find_incomplete(repository, infos.keys() - reachable) if keep_detached else {}
+    kept = {
+        id_: info
+        for id_, info in infos.items()
+        if id_ in reachable or (keep_detached and id_ not in incomplete)
+    }
     snapshots = tuple(
         # The parent of a detached snapshot may be deleted already.
         info if info.parent_id is None or info.parent_id in kept else replace(info, parent_id=root)
@@ -299,7 +305,7 @@ def _plan_state(
     config = _encode_config(files)
     state = migrated_state(snapshots, branches, tags, deleted_tags, names.deleted_tags, config)
     detached = [
-        DetachedSnapshot(id_, info.flushed_at, info.message, None)
+        DetachedSnapshot(id_, info.flushed_at, info.message, incomplete.get(id_))
         for id_, info in infos.items()
         if id_ not in reachable
     ]
@@ -337,6 +343,27 @@ def _read_snapshots(
         except (FormatError, UnsupportedError) as error:
             unreadable[id_] = error
     return infos, unreadable
+
+
+def _find_incomplete(repository: Repository, ids: Set[SnapshotId]) -> Mapping[SnapshotId, str]:
+    """Which of these lost files to a garbage collection, and the first such file."""
+    storage = repository.storage
+    there = {
+        one.path: one.size
+        for kind in (ObjectKind.MANIFEST, ObjectKind.TRANSACTION_LOG)
+        for one in (storage.list(kind.directory) if ids else ())
+    }
+    incomplete: dict[SnapshotId, str] = {}
+    for snapshot in repository.read_snapshot_columns(ids) if ids else ():
+        files = snapshot.all_manifest_files
+        needed = {ObjectKind.MANIFEST.path(file.id): file.size_bytes for file in files}
+        wrong = [path for path, size in needed.items() if there.get(path) != size]
+        log = ObjectKind.TRANSACTION_LOG.path(snapshot.id)
+        if snapshot.parent_id is not None and log not in there:
+            wrong.append(log)
+        if wrong:
+            incomplete[snapshot.id] = f"{wrong[0]} is missing or has another size"
+    return incomplete
 
 
 def _read_info(repository: Repository, snapshot_id: SnapshotId, data: bytes) -> SnapshotInfo:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from icectl.render.text import display_width, escape_controls
+from icectl.render.text import display_width, escape_controls, format_size, format_time_short
 
 Role = Literal["id", "branch", "tag", "path", "time", "good", "bad", "warning", "title", "dim"]
 """The meaning of a piece of text; `render.screen` defines its style."""
@@ -48,6 +48,25 @@ class Column:
     """Wraps if the terminal is too narrow; other columns keep their width."""
     optional: bool = False
     """Omitted if the terminal is too narrow for all columns."""
+
+
+def size_column(title: str, name: str, *, optional: bool = False) -> Column:
+    """A column of the bytes in the attribute `name` of each item."""
+    return Column(title, lambda one: format_size(getattr(one, name)), right=True, optional=optional)
+
+
+def count_column(title: str, name: str) -> Column:
+    return Column(title, lambda one: f"{getattr(one, name):,}", right=True)
+
+
+def time_column(title: str, name: str) -> Column:
+    """A column of times; an item without one has an empty cell."""
+
+    def cell(one: object) -> str | None:
+        moment = getattr(one, name)
+        return None if moment is None else format_time_short(moment)
+
+    return Column(title, cell, "time")
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from icectl.model.snapshot import path_sort_key
+from icectl.ops.diff.boxes import find_boxes
 from icectl.ops.diff.result import ABSENT, ChunkChanges, NodeDiff, ValueChange
 from icectl.render.blocks import Block, Column, Role, Table, Tree, TreeEntry
 from icectl.render.text import format_count, format_size
@@ -21,14 +22,6 @@ NODE_LISTS = tuple(
     f"{change}_{kind}" for change in ("new", "deleted", "updated") for kind in ("groups", "arrays")
 )
 CHUNK_KINDS = ("added", "overwritten", "deleted")
-_ROLES: Mapping[str, Role] = {
-    "+": "good",
-    "-": "bad",
-    "-+": "warning",
-    "-→": "warning",
-    "~": "warning",
-    "→": "path",
-}
 RANGES_WIDTH = 100
 
 
@@ -53,6 +46,11 @@ class _Node:
         return "→" if self.moved_from is not None and not self.followed_parent else "~"
 
     @property
+    def role(self) -> Role:
+        roles: dict[str, Role] = {"+": "good", "-": "bad", "→": "path"}
+        return roles.get(self.mark, "warning")
+
+    @property
     def is_silent(self) -> bool:
         """Whether only a parent group was moved."""
         return self.followed_parent and not (self.deleted or self.updated or self.chunks)
@@ -68,9 +66,7 @@ def render_diff(
     source = "transaction logs" if diff.method == "transaction_logs" else "content"
     yield ("from ", (str(diff.from_id), "id"), " to ", (str(diff.to_id), "id"), f", by {source}")
     entries = (
-        TreeEntry(
-            path, _note(node), _ROLES[node.mark], node.mark, tuple(_details(node, coordinates))
-        )
+        TreeEntry(path, _note(node), node.role, node.mark, tuple(_details(node, coordinates)))
         for path, node in nodes.items()
         if not node.is_silent
     )
@@ -85,8 +81,8 @@ def render_stat(diff: NodeDiff, chunks: Sequence[ChunkChanges]) -> Iterator[Bloc
         Column("", itemgetter(0)),
         Column("PATH", itemgetter(1), "path", wraps=True),
         *(
-            Column(kind.upper(), itemgetter(2 + at), right=True)
-            for at, kind in enumerate(CHUNK_KINDS)
+            Column(kind.upper(), itemgetter(at), right=True)
+            for at, kind in enumerate(CHUNK_KINDS, 2)
         ),
         Column("BYTES ADDED", itemgetter(5), right=True, optional=True),
         Column("BYTES REMOVED", itemgetter(6), right=True, optional=True),
@@ -216,38 +212,18 @@ def _summary(diff: NodeDiff, chunks: Sequence[ChunkChanges]) -> Iterator[str]:
 
 def render_ranges(coordinates: NDArray[np.uint32]) -> Iterator[str]:
     """Yield boxes that cover exactly these rows: `0-3`, `[0-9, 2]`; ends are inclusive."""
-    first, last = _boxes(coordinates)
+    first, last = find_boxes(coordinates)
     for low, high in zip(first.tolist(), last.tolist(), strict=True):
         parts = [str(a) if a == b else f"{a}-{b}" for a, b in zip(low, high, strict=True)]
         yield parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"
 
 
-def _boxes(coordinates: NDArray[np.uint32]) -> tuple[NDArray[np.uint32], NDArray[np.uint32]]:
-    """Return first and last corners, merging runs from the last dimension to the first."""
-    import numpy as np
-
-    first = last = coordinates
-    for axis in reversed(range(coordinates.shape[1])):
-        others = [other for other in range(coordinates.shape[1]) if other != axis]
-        # lexsort sorts by its last key first: by all other dimensions, then by this one.
-        keys = [first[:, axis], *(end[:, other] for other in others for end in (last, first))]
-        order = np.lexsort(keys)
-        first, last = first[order], last[order]
-        joins = first[1:, axis] == last[:-1, axis] + np.uint32(1)
-        for other in others:
-            joins &= first[1:, other] == first[:-1, other]
-            joins &= last[1:, other] == last[:-1, other]
-        starts = np.flatnonzero(np.concatenate(([True], ~joins))[: len(first)])
-        ends = np.append(starts[1:], len(first)) - 1 if len(starts) else starts
-        first, last = first[starts], last[ends]
-    order = np.lexsort(first.T[::-1]) if coordinates.shape[1] else np.arange(len(first))
-    return first[order], last[order]
-
-
 def diff_document(
     diff: NodeDiff, chunks: Iterable[ChunkChanges], *, coordinates: bool
 ) -> dict[str, Any]:
-    changes = list(chunks)
+    of_chunks: dict[str, list[Any]] = {"updated_chunks": [], "deleted_chunks": []}
+    for name, document in _chunk_documents(chunks, coordinates):
+        of_chunks[name].append(document)
     return {
         "from": diff.from_id,
         "to": diff.to_id,
@@ -259,8 +235,7 @@ def diff_document(
             {"path": change.path, "changes": _values_document(change.changes)}
             for change in diff.metadata_changes
         ],
-        "updated_chunks": [_updated(one, coordinates) for one in changes if one.num_chunks],
-        "deleted_chunks": [_deleted(one) for one in changes if _has_deleted(one)],
+        **of_chunks,
     }
 
 
@@ -277,11 +252,8 @@ def diff_lines(
             yield line
     for move in diff.moved_nodes:
         yield {"change": "moved_nodes", "from": move.from_, "to": move.to}
-    for one in chunks:
-        if one.num_chunks:
-            yield {"change": "updated_chunks", **_updated(one, coordinates)}
-        if _has_deleted(one):
-            yield {"change": "deleted_chunks", **_deleted(one)}
+    for name, document in _chunk_documents(chunks, coordinates):
+        yield {"change": name, **document}
 
 
 def _values_document(changes: Iterable[ValueChange]) -> list[dict[str, Any]]:
@@ -294,14 +266,17 @@ def _values_document(changes: Iterable[ValueChange]) -> list[dict[str, Any]]:
     return documents
 
 
-def _has_deleted(changes: ChunkChanges) -> bool:
-    """Whether the chunks of a deleted array were counted."""
-    return changes.of_deleted_array and changes.deleted is not None
-
-
-def _deleted(changes: ChunkChanges) -> dict[str, Any]:
-    count = 0 if changes.deleted is None else len(changes.deleted)
-    return {"path": changes.path, "num_chunks": count, "bytes": changes.bytes_removed}
+def _chunk_documents(
+    chunks: Iterable[ChunkChanges], coordinates: bool
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield documents, each with the name of its list."""
+    for one in chunks:
+        if one.num_chunks:
+            yield "updated_chunks", _updated(one, coordinates)
+        if one.of_deleted_array and one.deleted is not None:
+            count = len(one.deleted)
+            document = {"path": one.path, "num_chunks": count, "bytes": one.bytes_removed}
+            yield "deleted_chunks", document
 
 
 def _updated(changes: ChunkChanges, coordinates: bool) -> dict[str, Any]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from icectl.ops.expire.report import ExpireResult, Freed, SnapshotFate
-from icectl.render.blocks import Block, Column, Table
-from icectl.render.text import first_line, format_count, format_size, format_time_short
+from icectl.render.blocks import Block, Column, Table, time_column
+from icectl.render.text import first_line, format_count, format_counts, format_size
 
 MOST_ROWS = 200
 SHOWN_ROWS = 20
@@ -26,10 +26,9 @@ def render_expiration(result: ExpireResult, *, every: bool = False) -> Iterator[
         f"{format_count(result.gone_snapshots, 'snapshot')} {verb}, {result.kept_snapshots} kept, "
         f"{len(result.edited_snapshots)} with a new parent"
     )
-    for kind, names in (("branch", result.deleted_branches), ("tag", result.deleted_tags)):
-        for name in names:
-            verb = "would be deleted" if result.dry_run else "deleted"
-            yield f"{kind} {name} {verb}"
+    refs = [f"branch {name}" for name in result.deleted_branches]
+    for ref in (*refs, *(f"tag {name}" for name in result.deleted_tags)):
+        yield f"{ref} {'would be deleted' if result.dry_run else 'deleted'}"
     if result.could_free is not None and result.released_snapshots:
         yield _render_freed(result.could_free)
 
@@ -52,15 +51,15 @@ def _why(fate: SnapshotFate) -> str:
 _COLUMNS = (
     Column("", lambda fate: "-" if fate.released else " ", "dim"),
     Column("SNAPSHOT", lambda fate: fate.id, "id"),
-    Column("FLUSHED", lambda fate: format_time_short(fate.flushed_at), "time"),
+    time_column("FLUSHED", "flushed_at"),
     Column("MESSAGE", lambda fate: first_line(fate.message), wraps=True),
     Column("WHY", _why, wraps=True),
 )
 
 
 def _render_freed(freed: Freed) -> str:
-    parts = [format_count(freed.snapshots, "snapshot"), format_count(freed.manifests, "manifest")]
+    counts = {"snapshot": freed.snapshots, "manifest": freed.manifests}
     if freed.chunks is not None:
-        parts.append(format_count(freed.chunks, "chunk"))
+        counts["chunk"] = freed.chunks
     size = "" if freed.bytes is None else f", about {format_size(freed.bytes)}"
-    return f"gc could then delete {', '.join(parts)}{size}"
+    return f"gc could then delete {format_counts(counts)}{size}"

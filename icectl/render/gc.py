@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from icectl.render.blocks import Block, Column, Table
-from icectl.render.text import format_count, format_size, format_time_short
+from icectl.render.blocks import Block, Column, Table, count_column, size_column, time_column
+from icectl.render.text import format_count, format_size, join_first
 
 if TYPE_CHECKING:
     from icectl.ops.gc.report import GcResult
@@ -25,14 +25,9 @@ def render_gc(result: GcResult) -> Iterator[Block]:
     total = result.num_objects
     verb = "would be deleted" if result.dry_run else "deleted"
     if total:
-        columns = (
-            Column("KIND", itemgetter(0)),
-            Column(
-                "WOULD GO" if result.dry_run else "DELETED", lambda row: f"{row[1]:,}", right=True
-            ),
-            Column("KEPT", lambda row: f"{row[2]:,}", right=True),
-        )
-        yield Table(columns, counts)
+        titles = ("KIND", "WOULD GO" if result.dry_run else "DELETED", "KEPT")
+        columns = [Column(title, itemgetter(at), right=at > 0) for at, title in enumerate(titles)]
+        yield Table(columns, [(kind, f"{gone:,}", f"{kept:,}") for kind, gone, kept in counts])
         if result.dry_run:
             yield from _render_plan(result)
     if any(kind.count for kind in result.garbage):
@@ -54,15 +49,12 @@ def render_gc(result: GcResult) -> Iterator[Block]:
 
 
 def _render_plan(result: GcResult) -> Iterator[Block]:
-    ages = (
-        Column("AGE", lambda age: age.age),
-        Column("OBJECTS", lambda age: f"{age.count:,}", right=True),
-        Column("SIZE", lambda age: format_size(age.bytes), right=True),
-    )
+    age = Column("AGE", lambda age: age.age)
+    ages = (age, count_column("OBJECTS", "count"), size_column("SIZE", "bytes"))
     largest = (
         Column("LARGEST", lambda item: item.object, "path"),
-        Column("SIZE", lambda item: format_size(item.size), right=True),
-        Column("CREATED", lambda item: format_time_short(item.created_at), "time"),
+        size_column("SIZE", "size"),
+        time_column("CREATED", "created_at"),
     )
     yield from ("", Table(ages, result.by_age), "", Table(largest, result.largest), "")
 
@@ -78,9 +70,8 @@ def render_notes(result: GcResult) -> Iterator[str]:
             "those to be deleted, and the log would have a gap"
         )
     if result.foreign:
-        names = ", ".join(result.foreign[:SHOWN])
-        more = f" and {len(result.foreign) - SHOWN} more" if len(result.foreign) > SHOWN else ""
-        yield f"ignored, because their names are not those of Icechunk: {names}{more}"
+        names = join_first(result.foreign, SHOWN)
+        yield f"ignored, because their names are not those of Icechunk: {names}"
     for failure in result.failures[:SHOWN]:
         named = "" if failure.object in failure.error else f"{failure.object}: "
         yield f"not deleted: {named}{failure.error}"

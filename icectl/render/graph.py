@@ -46,6 +46,32 @@ def order_for_graph(rows: Iterable[GraphRow]) -> list[GraphRow]:
     return ordered + list(waiting.values())
 
 
+def assign_lanes(rows: Iterable[GraphRow]) -> list[int]:
+    """The column of each row, in which its line continues down to its parent.
+
+    A line that joins another one leaves its column to the next line that begins.
+    """
+    waiting: dict[Hashable, list[int]] = {}
+    free: list[int] = []
+    width = 0
+    lanes = []
+    for row in rows:
+        here = waiting.pop(row.id, [])
+        if not here:
+            here = [heapq.heappop(free) if free else width]
+            width = max(width, here[0] + 1)
+        lane = min(here)
+        lanes.append(lane)
+        ended = [one for one in here if one != lane]
+        if row.parent_id is None:
+            ended.append(lane)
+        else:
+            waiting.setdefault(row.parent_id, []).append(lane)
+        for one in ended:
+            heapq.heappush(free, one)
+    return lanes
+
+
 def render_graph(rows: Iterable[GraphRow]) -> Iterator[Block]:
     """Yield the lines of the graph with the text of each row; joins have separate lines."""
     columns: list[Hashable] = []

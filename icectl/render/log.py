@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import fields
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from icectl.model.ids import SnapshotId
 from icectl.ops.log import CommitWithChanges, WholeCommit
-from icectl.render.blocks import Block, Column, Line, Part, Table
+from icectl.render.blocks import Block, Column, Line, Part, Table, size_column
 from icectl.render.json import to_json
 from icectl.render.text import (
     first_line,
     format_count,
-    format_size,
+    format_counts,
     format_time_short,
     message_lines,
 )
@@ -58,13 +58,8 @@ def format_changes(changes: ChangeCounts | None) -> str:
     """Return text such as `1 new array, 20 updated chunks`."""
     if changes is None:
         return "changes unknown: no readable transaction log"
-    parts = []
-    for field in fields(changes):
-        count = getattr(changes, field.name)
-        if count:
-            name = field.name.replace("_", " ")
-            parts.append(format_count(count, name.removesuffix("s"), name))
-    return ", ".join(parts) or "no changes"
+    counts = {name.replace("_", " ").removesuffix("s"): n for name, n in asdict(changes).items()}
+    return format_counts(counts, omit_zeros=True) or "no changes"
 
 
 def render_commit(commit: Commit) -> Iterator[Line]:
@@ -84,22 +79,20 @@ def render_whole_commit(commit: WholeCommit) -> Iterator[Block]:
     yield from render_commit(commit)
     yield ""
     yield f"Parent: {commit.parent_id or 'none (first commit)'}"
-    counts = (
-        format_count(commit.num_groups, "group"),
-        format_count(commit.num_arrays, "array"),
-        format_count(len(commit.manifest_files), "manifest"),
-    )
-    yield f"Counts: {', '.join(counts)}"
+    counts = {
+        "group": commit.num_groups,
+        "array": commit.num_arrays,
+        "manifest": len(commit.manifest_files),
+    }
+    yield f"Counts: {format_counts(counts)}"
     if commit.num_expired_ancestors:
-        yield (
-            f"The changes include those of "
-            f"{format_count(commit.num_expired_ancestors, 'expired ancestor')}."
-        )
+        expired = format_count(commit.num_expired_ancestors, "expired ancestor")
+        yield f"The changes include those of {expired}."
     if commit.manifest_files:
         yield ""
         columns = (
             Column("MANIFEST", lambda file: file.id, "id"),
-            Column("SIZE", lambda file: format_size(file.size_bytes), right=True),
+            size_column("SIZE", "size_bytes"),
             Column("CHUNK REFS", lambda file: f"{file.num_chunk_refs:,}"),
         )
         yield Table(columns, commit.manifest_files)

@@ -59,9 +59,15 @@ def update_document(entry: ListedOperation) -> dict[str, Any]:
         "updated_at": format_time(update.updated_at),
         "backup_path": update.backup_path,
     }
-    for field in fields(update.update_type):
-        value = getattr(update.update_type, field.name)
-        document[field.name] = _status_document(value) if field.name == "status" else value
+    document |= {
+        one.name: getattr(update.update_type, one.name) for one in fields(update.update_type)
+    }
+    status: RepoStatus | None = document.get("status")
+    if status is not None:
+        document["status"] = {
+            **to_json(status),
+            "availability": format_availability(status.availability),
+        }
     if "previous_snap_id" in document:
         # The name in the specification, and the name in all other documents.
         document["previous_snapshot_id"] = document["previous_snap_id"]
@@ -103,7 +109,7 @@ def render_operation(found: OperationChanges) -> Iterator[Block]:
     if found.operation.obstacle is not None:
         yield f"It cannot be undone: {found.operation.obstacle}."
     yield ""
-    yield from render_changes(found.changes)
+    yield from [*_render_changes(found.changes)] or [NOTHING]
 
 
 def describe_beyond_reach(end: OpsLogBeyondReach) -> str:
@@ -138,16 +144,6 @@ def format_availability(availability: int) -> str:
     return Availability(availability).name.lower() if known else str(availability)
 
 
-def _status_document(status: RepoStatus | None) -> dict[str, Any] | None:
-    if status is None:
-        return None
-    return {
-        "availability": format_availability(status.availability),
-        "set_at": format_time(status.set_at),
-        "limited_availability_reason": status.limited_availability_reason,
-    }
-
-
 def _describe_status(status: RepoStatus | None) -> str:
     if status is None:
         return "status changed"
@@ -160,12 +156,7 @@ MOST_LISTED = 20
 NOTHING = "Nothing changes."
 
 
-def render_changes(changes: ReportedChanges) -> Iterator[Block]:
-    lines = [*_lines(changes)]
-    yield from lines or [NOTHING]
-
-
-def _lines(changes: ReportedChanges) -> Iterator[Block]:
+def _render_changes(changes: ReportedChanges) -> Iterator[Block]:
     yield from _refs("branch", changes.branches)
     yield from _refs("tag", changes.tags)
     yield from _listed("+ snapshot", changes.added_snapshots, "good", "added")
@@ -209,12 +200,9 @@ def _values(kind: str, changes: Iterable[ValueChange]) -> Iterator[Block]:
 def _named_status(change: ValueChange) -> ValueChange:
     if change.key != "availability":
         return change
-    return ValueChange(change.key, _name(change.value), _name(change.previous_value))
-
-
-def _name(availability: object) -> object:
-    known = {int(one): one.name.lower().replace("_", "-") for one in Availability}
-    return known.get(availability, availability) if isinstance(availability, int) else availability
+    names: dict[object, str] = {one: one.name.lower().replace("_", "-") for one in Availability}
+    now, before = (names.get(one, one) for one in (change.value, change.previous_value))
+    return ValueChange(change.key, now, before)
 
 
 def _text(value: object) -> str:
@@ -222,7 +210,7 @@ def _text(value: object) -> str:
 
 
 def undo_document(result: UndoResult) -> dict[str, Any]:
-    changes = {field.name: getattr(result.changes, field.name) for field in fields(result.changes)}
+    changes = to_json(result.changes)
     return {
         "dry_run": result.dry_run,
         "operation": update_document(result.operation),
@@ -236,10 +224,9 @@ def undo_document(result: UndoResult) -> dict[str, Any]:
 
 def render_undo(result: UndoResult) -> Iterator[Block]:
     yield from render_ops_log([result.operation])
-    changes = [*render_changes(result.changes)]
-    if changes != [NOTHING]:
-        yield "Would change:" if result.dry_run else "Changed:"
-    yield from changes
+    changes = [*_render_changes(result.changes)]
+    title = "Would change:" if result.dry_run else "Changed:"
+    yield from [title, *changes] if changes else [NOTHING]
     for name in result.burnt_tags:
         yield ((f"The name of the tag {name} can never be used again.", "warning"),)
     if result.left_out_snapshots:

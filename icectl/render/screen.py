@@ -165,62 +165,48 @@ def _tables(table: Table, width: int) -> Iterator[RenderableType]:
     if len(rows) > MOST_ROWS:
         yield from map(Text, align(table.columns, rows))
         return
-    shown = _fitting_columns(table.columns, rows, width)
     drawn = RichTable(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="title")
-    for index in shown:
-        column = table.columns[index]
+    shown = _fitting_columns(table.columns, zip(*rows, strict=True), width)
+    for column, smallest, _cells in shown:
         drawn.add_column(
             Text(column.title),
             justify="right" if column.right else "left",
             style=column.role or "",
             no_wrap=not column.wraps,
             overflow="fold" if column.wraps else "ellipsis",
-            min_width=min(SMALLEST_TEXT, _natural(column, rows, index, width))
-            if column.wraps
-            else None,
+            min_width=smallest if column.wraps else None,
         )
-    for row in rows:
-        drawn.add_row(*(_cell(table.columns[index], row[index], width) for index in shown))
+    for row in zip(*(cells for _column, _smallest, cells in shown), strict=True):
+        drawn.add_row(*row)
     yield drawn
 
 
 def _fitting_columns(
-    columns: Sequence[Column], rows: Sequence[Sequence[object]], width: int
-) -> list[int]:
-    """Return the columns to draw: optional ones are omitted from the right until the rest fits."""
-    shown = list(range(len(columns)))
+    columns: Sequence[Column], values: Iterable[Sequence[object]], width: int
+) -> list[tuple[Column, int, list[Text | Bar]]]:
+    """Return the columns to draw, each with the smallest width that it can have, and its cells.
 
-    def needed() -> int:
-        total = len(GAP) * (len(shown) - 1)
-        for index in shown:
-            natural = _natural(columns[index], rows, index, width)
-            total += min(natural, SMALLEST_TEXT) if columns[index].wraps else natural
-        return total
-
-    for index in reversed(range(len(columns))):
-        if needed() <= width:
+    Optional columns are omitted from the right until the rest fits.
+    """
+    shown = []
+    for column, of_column in zip(columns, values, strict=True):
+        cells = [_cell(column, value, width) for value in of_column]
+        widths = (cell.cell_len if isinstance(cell, Text) else BAR_WIDTH for cell in cells)
+        natural = max(display_width(column.title), *widths)
+        shown.append((column, min(natural, SMALLEST_TEXT) if column.wraps else natural, cells))
+    for entry in reversed(shown[:]):
+        if sum(smallest + len(GAP) for _column, smallest, _cells in shown) <= width + len(GAP):
             break
-        if columns[index].optional:
-            shown.remove(index)
+        if entry[0].optional:
+            shown.remove(entry)
     return shown
 
 
-def _natural(column: Column, rows: Sequence[Sequence[object]], index: int, width: int) -> int:
-    values = [row[index] for row in rows]
-    if any(isinstance(value, Share) for value in values):
-        return BAR_WIDTH
-    longest = max(
-        display_width(_shorten(column.role, plain_cell(value), width)) for value in values
-    )
-    return max(longest, display_width(column.title))
-
-
-def _cell(column: Column, value: object, width: int) -> RenderableType:
+def _cell(column: Column, value: object, width: int) -> Text | Bar:
     if isinstance(value, Share):
         return Bar(1.0, 0.0, value.value, width=BAR_WIDTH)
     text = _shorten(column.role, plain_cell(value), width)
-    style = value[1] if isinstance(value, tuple) else ""
-    return Text(text, style=style)
+    return Text(text, style=value[1] if isinstance(value, tuple) else "")
 
 
 def _shorten(role: Role | None, text: str, width: int) -> str:

@@ -3,97 +3,87 @@
 from __future__ import annotations
 
 import csv
-import io
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Iterator, Sequence
+from dataclasses import fields, replace
+from types import SimpleNamespace
+from typing import Any
 
-from icectl.ops.stats.result import ArrayStats, StatsResult
-from icectl.render.blocks import Block, Column, Share, Table
+from icectl.ops.stats.result import GroupStats, StatsResult, sum_by_group
+from icectl.render.blocks import (
+    Block,
+    Column,
+    Share,
+    Table,
+    count_column,
+    size_column,
+    time_column,
+)
 from icectl.render.json import to_json
-from icectl.render.text import escape_cell, first_line, format_count, format_size, format_time_short
+from icectl.render.text import escape_cell, first_line, format_count, format_counts, format_size
 
 
-def make_stats_renderer(depth: int | None) -> Callable[[StatsResult], Iterator[Block]]:
-    """Return a renderer that includes nodes below `depth` in their parent group."""
-
-    def render(result: StatsResult) -> Iterator[Block]:
-        total = result.total_bytes or 1
-        most = max((one.new_bytes for one in result.snapshots or ()), default=0) or 1
-        yield from _totals(result)
-        tables = {
-            "Groups and arrays": Table(
-                (
-                    Column("PATH", lambda row: "  " * row.level + row.name, "path", wraps=True),
-                    *(_size("BYTES", "bytes"), _count("CHUNKS", "num_chunks")),
-                    _share("bytes", total),
-                ),
-                group_rows(result.arrays, depth),
-            ),
-            "Containers of virtual chunks": Table(
-                (
-                    Column("PREFIX", lambda one: one.url_prefix, "path", wraps=True),
-                    *(_size("BYTES", "bytes"), _count("CHUNKS", "num_chunks")),
-                    _count("OBJECTS", "num_objects"),
-                    Column("", lambda one: "" if one.configured else "not in the configuration"),
-                ),
-                result.containers,
-            ),
-            "Branches": Table(_ref_columns("BRANCH", total), result.branches or ()),
-            "Tags": Table(_ref_columns("TAG", total), result.tags or ()),
-            "Versions, newest first": Table(
-                (
-                    Column("ID", lambda one: one.id, "id"),
-                    Column("TIME", lambda one: format_time_short(one.flushed_at), "time"),
-                    _size("BYTES", "bytes"),
-                    _size("ITS OWN", "own_bytes", optional=True),
-                    _size("SHARED", "shared_bytes", optional=True),
-                    _size("NEW", "new_bytes"),
-                    _share("new_bytes", most, optional=True),
-                    Column("MESSAGE", lambda one: first_line(one.message), wraps=True),
-                ),
-                result.snapshots or (),
-            ),
-        }
-        for title, table in tables.items():
-            if table.items:
-                yield from ("", ((title, "title"),), table)
-
-    return render
-
-
-def _size(title: str, name: str, *, optional: bool = False) -> Column:
-    return Column(title, lambda one: format_size(getattr(one, name)), right=True, optional=optional)
-
-
-def _count(title: str, name: str) -> Column:
-    return Column(title, lambda one: f"{getattr(one, name):,}", right=True)
+def render_stats(result: StatsResult, *, depth: int | None) -> Iterator[Block]:
+    """Render all tables; nodes below `depth` are included in their parent group."""
+    total = result.total_bytes or 1
+    most = max((one.new_bytes for one in result.snapshots or ()), default=0) or 1
+    size, count = size_column("BYTES", "bytes"), count_column("CHUNKS", "num_chunks")
+    groups = (
+        Column("PATH", lambda row: "  " * row.level + row.name, "path", wraps=True),
+        *(size, count, _share("bytes", total)),
+    )
+    containers = (
+        Column("PREFIX", lambda one: one.url_prefix, "path", wraps=True),
+        *(size, count, count_column("OBJECTS", "num_objects")),
+        Column("", lambda one: "" if one.configured else "not in the configuration"),
+    )
+    own = size_column("ITS OWN", "own_bytes")
+    of_ref = (size, own, count, _share("bytes", total, optional=True))
+    versions = (
+        Column("ID", lambda one: one.id, "id"),
+        time_column("TIME", "flushed_at"),
+        size,
+        replace(own, optional=True),
+        size_column("SHARED", "shared_bytes", optional=True),
+        size_column("NEW", "new_bytes"),
+        _share("new_bytes", most, optional=True),
+        Column("MESSAGE", lambda one: first_line(one.message), wraps=True),
+    )
+    growth = (
+        Column("ID", lambda one: one.id, "id"),
+        size_column("NEW", "new_bytes"),
+        Column("PATH", lambda one: one.path or "(other arrays)", "path", wraps=True),
+    )
+    yield from _totals(result)
+    for title, columns, items in (
+        ("Groups and arrays", groups, sum_by_group(result.arrays, depth)),
+        ("Containers of virtual chunks", containers, result.containers),
+        ("Branches", (Column("BRANCH", lambda ref: ref.name), *of_ref), result.branches),
+        ("Tags", (Column("TAG", lambda ref: ref.name), *of_ref), result.tags),
+        ("Versions, newest first", versions, result.snapshots),
+        ("Growth by array, newest first", growth, result.growth),
+    ):
+        if items:
+            yield from ("", ((title, "title"),), Table(columns, items))
 
 
 def _share(name: str, whole: int, *, optional: bool = False) -> Column:
     return Column("", lambda one: Share(getattr(one, name) / whole), optional=optional)
 
 
-def _ref_columns(title: str, total: int) -> Sequence[Column]:
-    return (
-        Column(title, lambda ref: ref.name),
-        *(_size("BYTES", "bytes"), _size("ITS OWN", "own_bytes"), _count("CHUNKS", "num_chunks")),
-        _share("bytes", total, optional=True),
-    )
-
-
 def _totals(result: StatsResult) -> Iterator[Block]:
-    versions = format_count(result.num_snapshots, "version")
-    what = f"the version {result.ref}" if result.ref else f"all {versions}"
+    every = "" if result.num_snapshots == 1 else "all "
+    versions = f"{every}{format_count(result.num_snapshots, 'version')}"
+    what = f"the version {result.ref}" if result.ref else versions
     yield (
         f"{format_size(result.total_bytes)} in {format_count(result.num_chunks, 'chunk')}, {what}"
     )
     kinds = [
-        GroupRow(0, "native", result.native_bytes),
-        GroupRow(0, "virtual", result.virtual_bytes),
-        GroupRow(0, "inline", result.inlined_bytes),
+        GroupStats(0, "native", result.native_bytes),
+        GroupStats(0, "virtual", result.virtual_bytes),
+        GroupStats(0, "inline", result.inlined_bytes),
     ]
     share = _share("bytes", result.total_bytes or 1)
-    yield Table((Column("KIND", lambda row: row.name), _size("BYTES", "bytes"), share), kinds)
+    yield Table((Column("KIND", lambda row: row.name), size_column("BYTES", "bytes"), share), kinds)
     manifests = result.manifests
     fill = "" if manifests.fill is None else f", {manifests.fill:.0%} full"
     yield (
@@ -112,49 +102,27 @@ def _totals(result: StatsResult) -> Iterator[Block]:
         yield f"  {more} not reachable from any ref"
     freed = result.could_free
     if freed is not None:
+        counts = {
+            "snapshot": freed.snapshots,
+            "manifest": freed.manifests,
+            "chunk": freed.chunks,
+        }
         yield (
             f"  after expire, gc could free about {format_size(freed.bytes)}: "
-            f"{format_count(freed.snapshots, 'snapshot')}, "
-            f"{format_count(freed.manifests, 'manifest')}, "
-            f"{format_count(freed.chunks, 'chunk')}; current garbage is not included"
+            f"{format_counts(counts)}; current garbage is not included"
         )
 
 
-@dataclass(slots=True)
-class GroupRow:
-    level: int
-    name: str
-    bytes: int = 0
-    num_chunks: int = 0
-
-
-def group_rows(arrays: Sequence[ArrayStats], depth: int | None) -> list[GroupRow]:
-    """Return a row for each group and array, beginning with the root."""
-    rows: dict[tuple[str, ...], GroupRow] = {(): GroupRow(0, "/")}
-    for array in arrays:
-        path = array.path or "(not in any array)"
-        shown = tuple(part for part in path.split("/") if part)[:depth]
-        for end in range(len(shown) + 1):
-            row = rows.setdefault(shown[:end], GroupRow(end, "".join(shown[end - 1 : end])))
-            row.bytes += array.total_bytes
-            row.num_chunks += array.num_chunks
-    return [rows[key] for key in sorted(rows, key=lambda key: [part.encode() for part in key])]
-
-
-def render_stats_csv(items: Sequence[object]) -> Iterator[str]:
+def render_stats_csv(items: Sequence[Any]) -> Iterator[str]:
     """Yield a header with the names of the fields, and the rows of one breakdown."""
-    if not items:
-        return
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="")
-    names = [field.name for field in fields(items[0])]  # type: ignore[arg-type]
-    rows = ([_csv_cell(item, name) for name in names] for item in items)
-    table: list[Iterable[object]] = [names, *rows]
-    for row in table:
-        writer.writerow(row)
-        yield buffer.getvalue()
-        buffer.seek(0)
-        buffer.truncate()
+    lines: list[str] = []
+    writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="")
+    for item in items:
+        names = [field.name for field in fields(item)]
+        if not lines:
+            writer.writerow(names)
+        writer.writerow(_csv_cell(item, name) for name in names)
+    yield from lines
 
 
 def _csv_cell(item: object, name: str) -> object:

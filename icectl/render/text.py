@@ -11,6 +11,7 @@ Inside icectl a time is an integer: microseconds since 1970-01-01 UTC.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
 _UNSAFE = re.compile(
@@ -74,7 +75,7 @@ def _escape(match: re.Match[str]) -> str:
     return short or (f"\\x{code:02x}" if code < 256 else f"\\u{code:04x}")
 
 
-_SIZES = ("KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+SIZE_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
 _EPOCH = datetime(1970, 1, 1)
 
 
@@ -85,15 +86,28 @@ def format_size(count: int) -> str:
     size = float(count)
     power = 0
     # 1023.95 would be printed as 1024.0, which is 1.0 of the next unit.
-    while abs(size) >= 1023.95 and power < len(_SIZES):
+    while abs(size) >= 1023.95 and power < len(SIZE_UNITS) - 1:
         size /= 1024
         power += 1
-    return f"{size:.1f} {_SIZES[power - 1]}"
+    return f"{size:.1f} {SIZE_UNITS[power]}"
 
 
 def format_count(count: int, singular: str, plural: str | None = None) -> str:
-    """Return text such as `1 snapshot` or `2,000 snapshots`."""
-    return f"{count:,} {singular if count == 1 else plural or singular + 's'}"
+    """Return text such as `1 snapshot`, `2 branches` or `2,000 snapshots`."""
+    ending = "es" if singular.endswith("ch") else "s"
+    return f"{count:,} {singular if count == 1 else plural or singular + ending}"
+
+
+def format_counts(counts: Mapping[str, int], *, omit_zeros: bool = False) -> str:
+    """Return text such as `1 branch, 2,000 snapshots`."""
+    shown = counts.items()
+    return ", ".join(format_count(count, name) for name, count in shown if count or not omit_zeros)
+
+
+def join_first(items: Sequence[str], most: int) -> str:
+    """Return text such as `a, b, c and 5 more`."""
+    more = f" and {len(items) - most:,} more" if len(items) > most else ""
+    return ", ".join(items[:most]) + more
 
 
 def format_time(microseconds: int) -> str:

@@ -1,12 +1,13 @@
-"""Render an upgrade: what `repo` will list, and the snapshots that no ref leads to."""
+"""Render an upgrade in place, or into a new repository, and the snapshots that no ref leads to."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from icectl.ops.upgrade import DetachedSnapshot, UpgradeResult
-from icectl.render.blocks import Block, Column, Table
-from icectl.render.text import first_line, format_count, format_time_short
+from icectl.ops.import_legacy.plan import ImportResult
+from icectl.ops.upgrade import DetachedSnapshot, Upgraded, UpgradeResult
+from icectl.render.blocks import Block, Column, Table, time_column
+from icectl.render.text import first_line, format_count, format_counts, format_size
 
 MOST_ROWS = 50
 
@@ -16,42 +17,59 @@ def render_upgrade(result: UpgradeResult) -> Iterator[Block]:
         yield f"The repository has spec version {result.to_spec_version} already."
         return
     if result.detached:
-        yield from detached_table(result.detached)
-        yield _fate(result)
+        yield from _detached(result.detached)
+        if result.kept_detached:
+            yield "They stay in the list of snapshots until a garbage collection deletes them."
+        else:
+            yield (
+                "They are not listed in the upgraded repository, and a garbage collection deletes "
+                "them; --keep-detached lists them."
+            )
         yield ""
     if result.resumed:
         yield "An earlier upgrade was interrupted; this one finishes it."
-    counts = (
-        format_count(result.snapshots, "snapshot"),
-        format_count(len(result.branches), "branch", "branches"),
-        format_count(len(result.tags), "tag"),
-        format_count(len(result.deleted_tags), "deleted tag"),
-        format_count(result.operations, "operation"),
-    )
+    counts = format_counts({**_counts(result), "operation": result.operations})
     verb = "would be upgraded" if result.dry_run else "upgraded"
-    yield f"{result.location} {verb} to spec version {result.to_spec_version}: {', '.join(counts)}"
+    yield f"{result.location} {verb} to spec version {result.to_spec_version}: {counts}"
     files = format_count(result.old_files, "file")
     verb = "would be moved" if result.dry_run else "moved"
-    yield (
-        f"{files} of spec version 1 {verb} to ",
-        (str(result.backup), "path"),
-    )
+    yield (f"{files} of spec version 1 {verb} to ", (str(result.backup), "path"))
 
 
-def detached_table(snapshots: Sequence[DetachedSnapshot]) -> Iterator[Block]:
+def render_import(result: ImportResult) -> Iterator[Block]:
+    if result.detached:
+        yield from _detached(result.detached)
+        yield "They are not part of the new repository."
+        yield ""
+    for codec, arrays in result.unknown_codecs.items():
+        yield f"the codec {codec} needs a plug-in for zarr: {', '.join(arrays)}"
+    for root in result.uncovered_virtual_roots:
+        yield f"virtual chunks in {root} need a virtual chunk container in the configuration"
+    if result.dropped_settings:
+        yield f"settings that do not apply any more: {', '.join(result.dropped_settings)}"
+    counts = {**_counts(result), "manifest": result.manifests, "chunk": result.chunks}
+    verb = "would be imported" if result.dry_run else "imported"
+    size = format_size(result.chunk_bytes)
+    source = f"{result.source} ({result.from_generation})"
+    yield f"{source} {verb} into {result.location}: {format_counts(counts)} ({size})"
+    if not result.dry_run and not result.written_objects:
+        yield "Everything was there already; nothing was written."
+
+
+def _counts(result: Upgraded) -> dict[str, int]:
+    return {
+        "snapshot": result.snapshots,
+        "branch": len(result.branches),
+        "tag": len(result.tags),
+        "deleted tag": len(result.deleted_tags),
+    }
+
+
+def _detached(snapshots: Sequence[DetachedSnapshot]) -> Iterator[Block]:
     yield (("Snapshots that no branch or tag leads to:", "title"),)
     yield Table(_COLUMNS, snapshots[:MOST_ROWS])
     if len(snapshots) > MOST_ROWS:
         yield f"… and {len(snapshots) - MOST_ROWS:,} older ones; --json lists them"
-
-
-def _fate(result: UpgradeResult) -> str:
-    if result.kept_detached:
-        return "They stay in the list of snapshots until a garbage collection deletes them."
-    return (
-        "They are not listed in the upgraded repository, and a garbage collection deletes them; "
-        "--keep-detached lists them."
-    )
 
 
 def _message(snapshot: DetachedSnapshot) -> str:
@@ -60,12 +78,6 @@ def _message(snapshot: DetachedSnapshot) -> str:
 
 _COLUMNS = (
     Column("SNAPSHOT", lambda snapshot: snapshot.id, "id"),
-    Column(
-        "FLUSHED",
-        lambda snapshot: (
-            "" if snapshot.flushed_at is None else format_time_short(snapshot.flushed_at)
-        ),
-        "time",
-    ),
+    time_column("FLUSHED", "flushed_at"),
     Column("MESSAGE", _message, wraps=True),
 )

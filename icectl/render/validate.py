@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from icectl.checks.rules import Rule, Severity
 from icectl.ops.validate.report import Finding, RuleSummary, ValidateResult
 from icectl.render.blocks import Block, Column, Role, Table
-from icectl.render.text import format_count
+from icectl.render.text import format_count, format_counts, join_first
 
 _ROLES: dict[Severity, Role] = {"error": "bad", "warning": "warning", "info": "dim"}
 SHOWN_REFS = 5
@@ -27,23 +27,19 @@ def render_validation(result: ValidateResult) -> Iterator[Block]:
     if sum(group.count for group in result.summary) >= SUMMARY_FROM:
         yield from _summary(result.summary)
     checked = result.checked
-    parts = [
-        format_count(count, name)
-        for name, count in (
-            ("snapshot", checked.snapshots),
-            ("transaction log", checked.transaction_logs),
-            ("manifest", checked.manifests),
-            ("chunk reference", checked.chunk_refs),
-            ("chunk", checked.chunks),
-            ("virtual source", checked.virtual_sources),
-        )
-        if count
-    ]
-    if checked.chunks_read:
-        parts.append(f"{checked.chunks_read:,} chunks read")
-    yield f"Checked at level {result.level}: {', '.join(parts) or 'the refs'}."
-    counts = (("error", result.errors), ("warning", result.warnings), ("note", result.infos))
-    found = ", ".join(format_count(count, name) for name, count in counts if count)
+    read = f", {checked.chunks_read:,} chunks read" if checked.chunks_read else ""
+    counts = {
+        "snapshot": checked.snapshots,
+        "transaction log": checked.transaction_logs,
+        "manifest": checked.manifests,
+        "chunk reference": checked.chunk_refs,
+        "chunk": checked.chunks,
+        "virtual source": checked.virtual_sources,
+    }
+    what = format_counts(counts, omit_zeros=True) or "the refs"
+    yield f"Checked at level {result.level}: {what}{read}."
+    counts = {"error": result.errors, "warning": result.warnings, "note": result.infos}
+    found = format_counts(counts, omit_zeros=True)
     known = f" ({result.known:,} known)" if result.known else ""
     verdict: tuple[str, Role] = ("Sound", "good")
     if not result.ok:
@@ -70,17 +66,14 @@ def render_finding(finding: Finding) -> Iterator[Block]:
     yield (head, f"{known} ", (where, "path"))
     yield f"    {finding.title}: {finding.detail}"
     if finding.chunks:
-        shown = ", ".join(str(list(chunk)) for chunk in finding.chunks[:SHOWN_CHUNKS])
-        rest = len(finding.chunks) - SHOWN_CHUNKS
-        more = f" and {rest} more" if rest > 0 else ""
-        yield f"    chunk {shown}{more} of {finding.path}"
+        shown = join_first([str(list(chunk)) for chunk in finding.chunks], SHOWN_CHUNKS)
+        yield f"    chunk {shown} of {finding.path}"
     refs = [*finding.branches, *(f"tag {name}" for name in finding.tags)]
     if refs:
-        more = f" and {len(refs) - SHOWN_REFS} more" if len(refs) > SHOWN_REFS else ""
-        shown = ", ".join(refs[:SHOWN_REFS])
         sound = finding.last_sound_version
         last = f"; last valid version: {sound}" if sound else "; no valid version"
-        yield f"    reached by {shown}{more}{last if finding.severity == 'error' else ''}"
+        shown = join_first(refs, SHOWN_REFS)
+        yield f"    reached by {shown}{last if finding.severity == 'error' else ''}"
 
 
 def render_rules(rules: Iterable[Rule]) -> Iterator[Block]:

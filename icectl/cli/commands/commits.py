@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -16,11 +17,14 @@ from icectl.cli.options import (
     PathArgument,
     SinceOption,
     UntilOption,
+    check_exclusive,
     command,
 )
-from icectl.errors import RefNotFoundError, UsageError
+from icectl.errors import RefNotFoundError
 from icectl.ops.log import LogOptions, read_log, read_whole_log, shown_parents
+from icectl.render.blocks import Block
 from icectl.render.log import render_log, render_log_graph
+from icectl.repository.commits import Commit
 from icectl.repository.edits import DEFAULT_BRANCH
 from icectl.repository.resolve import DEFAULT_REF
 
@@ -38,7 +42,6 @@ icectl ls  # every node at the tip of main
 icectl ls v1.0 /surface --tree  # one group of the tag v1.0, as a tree
 icectl ls main / --depth 1  # the root group and its children
 """
-NOTHING_FITS = "no matching commits"
 
 
 @command(jsonl=True)
@@ -65,37 +68,25 @@ def log(
     the commits in B that are not in A. With --path, also follows nodes that had this path before
     they were moved or deleted.
     """
-    if all and ref is not None:
-        raise UsageError("--all and a REF cannot be combined", hint="omit one of them")
-    if all and path is not None:
-        raise UsageError("--path and --all cannot be combined", hint="omit --all")
-    options = LogOptions(
-        context.parse_moment(since),
-        context.parse_moment(until, last=True),
-        number,
-        path,
-        with_changes=stat,
-    )
+    check_exclusive({"--all": all, "a REF": ref})
+    check_exclusive({"--all": all, "--path": path})
+    times = context.parse_moment(since), context.parse_moment(until, last=True)
+    options = LogOptions(*times, number, path, with_changes=stat)
     repository = context.open_repository(at_op)
     if all:
         commits = read_whole_log(repository, options)
     else:
         commits = read_log(repository, DEFAULT_REF if ref is None else ref, options)
-    if graph and context.wants_text:
-        drawn = list(commits)
-        parents = shown_parents(repository, drawn)
-        lines = render_log_graph(drawn, parents, oneline=oneline)
-        context.output.write(lines, paged=True)
-        if not drawn:
-            context.note(NOTHING_FITS)
-        return
-    context.emit_list(
-        "snapshots",
-        commits,
-        lambda items: render_log(items, oneline=oneline),
-        beside={"ref": DEFAULT_BRANCH if ref is None and not all else ref},
-        if_empty=NOTHING_FITS,
-    )
+
+    def draw(items: Iterable[Commit]) -> Iterable[Block]:
+        if not graph:
+            return render_log(items, oneline=oneline)
+        drawn = list(items)
+        return render_log_graph(drawn, shown_parents(repository, drawn), oneline=oneline)
+
+    shown_ref = DEFAULT_BRANCH if ref is None and not all else ref
+    nothing = "no matching commits"
+    context.emit_list("snapshots", commits, draw, beside={"ref": shown_ref}, if_empty=nothing)
 
 
 @command()

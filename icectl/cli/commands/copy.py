@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import time
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
@@ -11,13 +9,22 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.engines import EngineOption, SparkPlace
-from icectl.cli.options import Age, DryRunOption, Flag, Time, command
-from icectl.cli.values import parse_age
+from icectl.cli.options import (
+    Age,
+    Count,
+    DryRunOption,
+    Flag,
+    Globs,
+    Pairs,
+    Time,
+    check_exclusive,
+    command,
+)
 from icectl.errors import UsageError
 from icectl.ops.copy.paths import normalize_path
 from icectl.ops.copy.run import CopyOptions, copy_repository
 from icectl.ops.copy.state import Selection
-from icectl.pipeline.progress import Progress
+from icectl.pipeline.sampling import parse_size
 from icectl.render.copy import render_copy
 
 EXAMPLES = """
@@ -27,32 +34,40 @@ icectl copy s3://bucket/repo ./part --branch main --tag 'v*' --shallow 1
   # the newest version of main and of some tags
 icectl copy s3://bucket/repo ./part --path /temperature  # one array of every branch and tag
 """
-_SIZE = re.compile(r"(\d+(?:\.\d+)?) *([kMGT]?)(i?)B?", re.IGNORECASE)
-_POWERS = ("", "k", "m", "g", "t")
-Globs = Annotated[list[str], typer.Option(metavar="GLOB")]
 
 
 @dataclass(frozen=True, slots=True)
 class What:
     """The options that select what is copied."""
 
-    ref: Annotated[Globs, "Copy only these branches and tags, and their history. Repeatable."] = ()  # type: ignore[assignment]
-    branch: Annotated[Globs, "Copy only these branches. Repeatable."] = ()  # type: ignore[assignment]
-    tag: Annotated[Globs, "Copy only these tags. Repeatable."] = ()  # type: ignore[assignment]
-    shallow: Annotated[
-        int | None,
-        typer.Option(metavar="COUNT", min=1),
-        "Copy only this many snapshots of each branch and tag.",
-    ] = None
+    ref: Annotated[Globs, "Copy only these branches and tags, and their history. Repeatable."] = (
+        None
+    )
+    branch: Annotated[Globs, "Copy only these branches. Repeatable."] = None
+    tag: Annotated[Globs, "Copy only these tags. Repeatable."] = None
+    shallow: Annotated[Count, "Copy only this many snapshots of each branch and tag."] = None
     since: Annotated[
         Time, "Copy only snapshots since this date, time or age (30d), and the newest of each ref."
     ] = None
     path: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(metavar="PATH"),
         "Copy only these groups and arrays of the newest version of each branch and tag, without "
         "history. Repeatable.",
-    ] = ()  # type: ignore[assignment]
+    ] = None
+
+    def parse(self, context: CommandContext) -> Selection:
+        check_exclusive({"--shallow": self.shallow, "--since": self.since})
+        if self.path and (self.shallow is not None or self.since is not None):
+            raise UsageError("--path copies no history", hint="omit --shallow and --since")
+        refs = self.ref or ()
+        return Selection(
+            (*refs, *(self.branch or ())),
+            (*refs, *(self.tag or ())),
+            self.shallow,
+            context.parse_moment(self.since),
+            tuple(map(normalize_path, self.path or ())),
+        )
 
 
 @command(repository=False)
@@ -70,23 +85,15 @@ def copy(
         "Check all objects of the target before it is published: their sizes, or their bytes.",
     ] = None,
     source_option: Annotated[
-        list[str],
-        typer.Option(metavar="KEY=VALUE"),
-        "A storage option of SOURCE, such as endpoint_url=http://127.0.0.1:9000. Repeatable.",
-    ] = (),  # type: ignore[assignment]
-    target_option: Annotated[
-        list[str],
-        typer.Option(metavar="KEY=VALUE"),
-        "A storage option of TARGET. Repeatable.",
-    ] = (),  # type: ignore[assignment]
+        Pairs, "A storage option of SOURCE, such as endpoint_url=http://127.0.0.1:9000. Repeatable."
+    ] = None,
+    target_option: Annotated[Pairs, "A storage option of TARGET. Repeatable."] = None,
     concurrency: Annotated[
-        int | None,
-        typer.Option(metavar="COUNT", min=1),
-        "The number of objects to read and write at once. Default: by the kind of storage.",
+        Count, "The number of objects to read and write at once. Default: by the kind of storage."
     ] = None,
     bandwidth_limit: Annotated[
-        str | None,
-        typer.Option(metavar="SIZE"),
+        int | None,
+        typer.Option(metavar="SIZE", parser=parse_size),
         "Copy at most this many bytes per second, such as 10MB.",
     ] = None,
     max_runtime: Annotated[
@@ -115,51 +122,28 @@ def copy(
     With --engine spark, the executors read manifests, list the target and copy chunks. They need
     icectl and its libraries, and use their own credentials.
     """
-    if what.shallow is not None and what.since is not None:
-        raise UsageError("--shallow and --since cannot be combined")
-    deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime is not None else None
-    if what.path and (what.shallow is not None or what.since is not None):
-        raise UsageError("--path copies no history", hint="omit --shallow and --since")
+    selection = what.parse(context)
+    progress = context.progress_within(max_runtime)
     engines = spark.choose("local" if what.path and engine == "auto" else engine, context)
-    if what.path and engines.is_asked_for:
-        raise UsageError("--path cannot be combined with Spark")
-    if bandwidth_limit is not None and engines.is_asked_for:
-        raise UsageError("--bandwidth-limit cannot be combined with Spark")
+    check_exclusive({"--path": what.path, "Spark": engines.is_asked_for})
     options = CopyOptions(
-        Selection(
-            (*what.ref, *what.branch),
-            (*what.ref, *what.tag),
-            what.shallow,
-            context.parse_moment(what.since),
-            tuple(map(normalize_path, what.path)),
-        ),
+        selection,
         dry_run=dry_run,
         force=force,
         verify=verify,
         concurrency=concurrency,
-        bytes_per_second=None if bandwidth_limit is None else parse_size(bandwidth_limit),
+        bytes_per_second=bandwidth_limit,
         choose_engine=engines.choose,
     )
+    context.storage_option_name = "--source-option or --target-option"
     storages = (
-        context.open_storage(source, source_option),
-        context.open_storage(target, target_option),
+        context.open_storage(source, source_option or ()),
+        context.open_storage(target, target_option or ()),
     )
     # From here on, commands in hints are for the source; those for the target name it.
     context.options = replace(context.options, repo=source, storage_option=source_option)
     with engines:
-        result = copy_repository(*storages, options, Progress(context.display.phase, deadline))
+        result = copy_repository(*storages, options, progress)
     for note in result.notes:
         context.note(note)
     context.emit(result, render_copy)
-
-
-def parse_size(text: str) -> int:
-    """Return `10MB`, `512KiB` or `1000000` as bytes."""
-    found = _SIZE.fullmatch(text)
-    size = 0
-    if found is not None:
-        base = 1024 if found[3] else 1000
-        size = int(float(found[1]) * base ** _POWERS.index(found[2].lower()))
-    if not size:
-        raise UsageError(f"{text!r} is not a size", hint="write 500kB, 10MB or 1GiB")
-    return size

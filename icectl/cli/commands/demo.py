@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from importlib.util import find_spec
 from typing import Annotated, Literal
 
 import typer
@@ -38,8 +39,8 @@ def demo(
 
     The repository contains six weeks of sea surface temperature: daily commits, a release, a
     branch, a commit that was reset, an abandoned experiment and a crashed writer, so there is
-    something to show, expire and collect. Then the tour prints each command with its real output.
-    It includes Spark if Java and pyspark are installed.
+    something to show, expire and collect. Then the tour prints each command with its real output,
+    and writes a report to open in a browser. It includes Spark if Java and pyspark are installed.
 
     Only new files in DIRECTORY are written; delete it when you are done.
     """
@@ -74,9 +75,12 @@ def demo(
         return done.returncode, done.stdout
 
     missing = missing_for_spark(SparkOptions(), context.environ)
-    tour = Tour(repository, call, say, None if missing is None else missing.what)
+    report = None if no_tour or find_spec("vl_convert") is None else root / "report.html"
+    tour = Tour(repository, call, say, None if missing is None else missing.what, report)
     steps = [] if no_tour else tour.run()
     if context.wants_text:
+        if report is not None:
+            context.note(f"the report is in {report}; open it in a browser")
         context.note(f"the repository remains in {repository}; delete {root} when you are done")
     else:
         left_out = None if no_tour else tour.without_spark
@@ -85,5 +89,6 @@ def demo(
             "writer": author,
             "steps": steps,
             "left_out": left_out,
+            "report": None if report is None else str(report),
         }
         context.emit_json(document)

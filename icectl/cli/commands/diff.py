@@ -10,7 +10,7 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
-from icectl.cli.options import REF_HELP, AtOpOption, Flag, command
+from icectl.cli.options import REF_HELP, AtOpOption, Flag, check_exclusive, command
 from icectl.cli.terminal import peek
 from icectl.errors import UsageError
 from icectl.ops.diff.chunks import Detail, read_chunk_changes
@@ -71,9 +71,7 @@ def diff(
     overwritten or deleted is looked up in the manifests; if these are large, only with --stat,
     --chunks, --json or --jsonl. Byte counts are the lengths in references.
     """
-    if sum((chunks, stat, name_only)) > 1:
-        raise UsageError("only one of --chunks, --stat and --name-only can be given")
-
+    check_exclusive({"--chunks": chunks, "--stat": stat, "--name-only": name_only})
     repository = context.open_repository(at_op)
     versions = _select_versions(repository, from_, to, commit, merge_base)
     nodes = diff_nodes(repository, versions, path=path, progress=context.progress)
@@ -110,13 +108,10 @@ def diff(
 def _select_versions(
     repository: Repository, from_: str | None, to: str | None, commit: str | None, merge_base: bool
 ) -> Versions:
-
     if commit is not None:
-        if from_ is not None or merge_base:
-            raise UsageError(
-                "--commit cannot be combined with FROM or --merge-base",
-                hint=f"run `icectl diff --commit {shlex.quote(commit)}`",
-            )
+        hint = f"run `icectl diff --commit {shlex.quote(commit)}`"
+        check_exclusive({"--commit": commit, "FROM": from_}, hint)
+        check_exclusive({"--commit": commit, "--merge-base": merge_base}, hint)
         return select_commit(repository, commit)
     if from_ is None:
         raise UsageError(
@@ -125,11 +120,7 @@ def _select_versions(
         )
     refs = parse_range(repository, from_)
     if refs is not None:
-        if to is not None:
-            raise UsageError(
-                f"{from_} cannot be combined with TO",
-                hint=f"run `icectl diff {shlex.quote(from_)}`",
-            )
+        check_exclusive({from_: from_, "TO": to}, f"run `icectl diff {shlex.quote(from_)}`")
         from_, to, merge_base = refs.from_, refs.to, merge_base or refs.from_merge_base
     newer = DEFAULT_REF if to is None else to
     return select_versions(repository, from_, newer, merge_base=merge_base)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from operator import itemgetter
@@ -56,7 +57,6 @@ def doctor(
 
 
 def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
-
     environ = context.environ
     yield from check_installation(environ)
     missing = missing_for_spark(SparkOptions(), environ)
@@ -69,9 +69,8 @@ def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
     try:
         storage = context.open_storage()
     except RepositoryNotFoundError:
-        yield Check(
-            "storage", "absent", "not checked, because no repository was given", "-r LOCATION"
-        )
+        why = "not checked, because no repository was given"
+        yield Check("storage", "absent", why, "-r LOCATION")
     except IcectlError as error:
         yield Check("storage", "failed", error.message, error.hint)
     else:
@@ -80,16 +79,14 @@ def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
 
 
 def _check_config(context: CommandContext) -> Check:
-
     try:
         count = format_count(len(context.config.repositories), "repository", "repositories")
     except IcectlError as error:
         return Check("config file", "failed", error.message, error.hint)
     path = context.config.path
     if not context.config.text:
-        return Check(
-            "config file", "absent", f"{path} does not exist", "icectl remote add creates it"
-        )
+        hint = "icectl remote add creates it"
+        return Check("config file", "absent", f"{path} does not exist", hint)
     return Check("config file", "ok", f"{path}, {count}")
 
 
@@ -108,8 +105,8 @@ def render_diagnosis(diagnosis: Diagnosis) -> Iterator[Block]:
         if check.hint is not None:
             rows.append((None, None, (check.hint, "dim")))
     yield Table(_COLUMNS, rows)
-    failed = sum(check.state == "failed" for check in diagnosis.checks)
-    warnings = sum(check.state == "warning" for check in diagnosis.checks)
-    counts = ((failed, "check failed", "checks failed"), (warnings, "warning", "warnings"))
-    summary = ", ".join(format_count(n, one, many) for n, one, many in counts if n)
-    yield summary or "All checks passed."
+    states = Counter(check.state for check in diagnosis.checks)
+    failed = format_count(states["failed"], "check failed", "checks failed")
+    warnings = format_count(states["warning"], "warning")
+    found = [failed] * bool(states["failed"]) + [warnings] * bool(states["warning"])
+    yield ", ".join(found) or "All checks passed."

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import Age, DryRunOption, Flag, Time, YesOption, command
-from icectl.cli.values import parse_age, parse_moment
+from icectl.cli.policies import build_policy
 from icectl.errors import UsageError
 from icectl.ops.expire.execute import execute_expiration
 from icectl.ops.expire.plan import plan_for
-from icectl.ops.expire.policy import Policy, find_idle_globs
+from icectl.ops.expire.policy import find_idle_globs
 from icectl.ops.expire.report import build_result
 from icectl.render.expire import render_expiration
 from icectl.repository.open import open_repository
@@ -26,10 +25,6 @@ icectl expire --keep-last 20 --keep-daily 30 --keep-monthly 12 --keep-tagged 'v*
   # daily history for a month, monthly for a year, releases forever
 icectl expire --policy default -r era5 --yes  # for cron, with a policy from the config file
 """
-
-LATEST_CUTOFF = 24 * 3600 * 1_000_000
-"""How far a cutoff may be ahead of the storage's clock, because the clocks of writers differ."""
-
 
 Count = Annotated[int | None, typer.Option(metavar="COUNT", min=1)]
 Globs = Annotated[list[str] | None, typer.Option(metavar="GLOB")]
@@ -119,48 +114,3 @@ def expire(
     context.confirm(f"{question} of {storage.location}?", yes=yes, plan=plan)
     done = execute_expiration(repository, retention, planned, context.progress)
     context.emit(build(done, dry_run=False), render)
-
-
-def build_policy(given: dict[str, Any], read_clock: Callable[[], int]) -> Policy:
-    """Build the policy from command-line options or values of the config file.
-
-    Ages are relative to the storage's clock: a wrong local clock must not release young snapshots.
-    """
-    known = {field.name for field in fields(Policy)}
-    values: dict[str, Any] = {}
-    for name, value in given.items():
-        if name not in known:
-            raise UsageError(
-                f"unknown rule {name!r} in a policy", hint=f"use one of {', '.join(sorted(known))}"
-            )
-        is_number = isinstance(value, int) and not isinstance(value, bool)
-        if name == "older_than":
-            values[name] = _parse_cutoff(str(value), read_clock())
-        elif name == "keep_within":
-            values[name] = parse_age(str(value))
-        elif name in ("keep_tagged", "branch", "protect"):
-            values[name] = _parse_globs(name, [value] if isinstance(value, str) else value)
-        elif name.startswith("delete_") and not isinstance(value, bool):
-            raise UsageError(f"the rule {name} of a policy must be true or false")
-        elif name.startswith("keep_") and not is_number:
-            raise UsageError(f"the rule {name} of a policy must be a number")
-        else:
-            values[name] = value
-    return Policy(**values)
-
-
-def _parse_globs(name: str, globs: Any) -> tuple[str, ...]:
-    if not isinstance(globs, list) or not all(isinstance(glob, str) for glob in globs):
-        raise UsageError(f"the rule {name} of a policy must be a list of globs")
-    if "" in globs:
-        option = f"--{name.replace('_', '-')}"
-        raise UsageError(f"{option} is empty", hint="give a name or a glob such as 'v*'")
-    return tuple(globs)
-
-
-def _parse_cutoff(text: str, now: int) -> int:
-    """Return the time; raise `UsageError` if it is in the future, such as a mistyped year."""
-    cutoff = parse_moment(text, now)
-    if cutoff > now + LATEST_CUTOFF:
-        raise UsageError("--older-than is in the future", hint="give an age such as 7d")
-    return cutoff

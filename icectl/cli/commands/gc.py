@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -14,14 +12,14 @@ from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.engines import EngineOption, SparkPlace
 from icectl.cli.options import Age, DryRunOption, File, Flag, Time, YesOption, command
-from icectl.cli.values import parse_age, parse_moment
+from icectl.cli.values import parse_moment
 from icectl.errors import UsageError
+from icectl.ops.files import check_writable
 from icectl.ops.gc.report import GcResult, finished, summarize
 from icectl.ops.gc.run import GcOptions, PlannedRun, collect_garbage, plan_run
 from icectl.ops.gc.safeguards import MaxDelete, check_cutoff, read_known_missing
-from icectl.ops.gc.saved_plan import SavedPlan, check_plan_path, read_plan, write_plan
+from icectl.ops.gc.saved_plan import SavedPlan, check_format, read_plan, write_plan
 from icectl.pipeline.objects import ObjectKind
-from icectl.pipeline.progress import Progress
 from icectl.render.gc import render_gc, render_notes
 from icectl.render.json import to_json
 from icectl.render.text import format_count, format_size
@@ -47,10 +45,10 @@ def collect(
     dry_run: DryRunOption = False,
     yes: YesOption = False,
     only: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(metavar="KINDS"),
         f"Delete only these kinds, separated by commas: {', '.join(KINDS)}. Repeatable.",
-    ] = (),  # type: ignore[assignment]
+    ] = None,
     plan: Annotated[
         File,
         "Save the plan for the kinds of --only: as Parquet if FILE ends in .parquet, "
@@ -62,8 +60,8 @@ def collect(
         "overrides the time of the plan.",
     ] = None,
     max_delete: Annotated[
-        str | None,
-        typer.Option(metavar="20%|N"),
+        MaxDelete | None,
+        typer.Option(metavar="20%|N", parser=MaxDelete.parse),
         "Refuse to delete more than this share (20%) or number of all objects.",
     ] = None,
     allow_recent: Annotated[
@@ -85,11 +83,11 @@ def collect(
         "backups it needs can be deleted, too.",
     ] = False,
     abandon_history: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(metavar="BACKUP"),
         "Abandon the line of history that ends in this backup and is not part of the "
         "repo file: delete what only it lists, and its backups. Repeatable.",
-    ] = (),  # type: ignore[assignment]
+    ] = None,
     max_runtime: Annotated[
         Age,
         "Stop after this time (30m, 2h) with exit code 3. The next run plans again and "
@@ -116,19 +114,12 @@ def collect(
     need icectl and its libraries, and use their own credentials. To use spark-submit, write a
     script that calls icectl.cli.main.main().
     """
-    kinds = _parse_kinds(only)
-    deadline = time.monotonic() + parse_age(max_runtime) / 1e6 if max_runtime is not None else None
-    progress = Progress(context.display.phase, deadline)
-    try:
-        limit = MaxDelete.parse(max_delete) if max_delete is not None else None
-    except ValueError:
-        raise UsageError(
-            f"invalid value {max_delete!r} for --max-delete",
-            hint="write 20% or a number of objects",
-        ) from None
-    saved = read_plan(Path(apply)) if apply is not None else None
+    kinds = _parse_kinds(only or ())
+    progress = context.progress_within(max_runtime)
+    saved = None if apply is None else read_plan(apply)
     if plan is not None:
-        check_plan_path(Path(plan))
+        check_format(plan)
+        check_writable("--plan", plan)
     if truncate_ops_log and overwritten_older_than is None:
         raise UsageError("--truncate-ops-log requires --overwritten-older-than")
     engines = spark.choose(engine, context)
@@ -140,16 +131,14 @@ def collect(
     options = GcOptions(
         cutoff=cutoff,
         only=kinds,
-        max_delete=limit,
-        known_missing=(
-            frozenset() if known_missing is None else read_known_missing(Path(known_missing))
-        ),
+        max_delete=max_delete,
+        known_missing=frozenset() if known_missing is None else read_known_missing(known_missing),
         saved=saved,
         backups_older_than=(
             None if overwritten_older_than is None else parse_moment(overwritten_older_than, now)
         ),
         truncate_ops_log=truncate_ops_log,
-        abandon_history=tuple(abandon_history),
+        abandon_history=tuple(abandon_history or ()),
         choose_engine=engines.choose,
         lists_chunks_early=not engines.is_asked_for,
     )
@@ -158,10 +147,10 @@ def collect(
         # Before the first delete: afterwards the cluster may no longer be available.
         planned = summarize(run, kinds, now, None)
         if plan is not None:
-            write_plan(run.plan, kinds, Path(plan))
+            write_plan(run.plan, kinds, plan)
             context.note(f"the plan was saved to {plan}")
         if context.options.jsonl:
-            _event(context, "planned", planned)
+            context.emit_lines([{"event": "planned", **to_json(planned)}])
         return planned
 
     with engines:
@@ -188,15 +177,10 @@ def collect(
     for note in render_notes(result):
         context.warn(note)
     if context.options.jsonl:
-        _event(context, "finished", result)
+        context.emit_lines([{"event": "finished", **to_json(result)}])
     else:
         context.emit(result, render_gc)
     return None if result.is_complete else exit_codes.FINDINGS
-
-
-def _event(context: CommandContext, name: str, result: GcResult) -> None:
-
-    context.emit_lines([{"event": name, **to_json(result)}])
 
 
 def _question(run: PlannedRun, kinds: frozenset[ObjectKind], location: str) -> str | None:
@@ -227,7 +211,6 @@ def _cutoff(older_than: str | None, saved: SavedPlan | None, now: int) -> int:
 
 
 def _parse_kinds(texts: Sequence[str]) -> frozenset[ObjectKind]:
-
     if not texts:
         return frozenset(ObjectKind)
     by_name = {kind.plural: kind for kind in ObjectKind}

@@ -10,11 +10,11 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.hints import shell_argument
-from icectl.cli.options import File, command
+from icectl.cli.options import File, Pairs, command
 from icectl.cli.values import parse_pairs
 from icectl.errors import FormatError, RefusedError, UsageError
 from icectl.ops.config_keys import check_config, check_value, set_key
-from icectl.ops.settings import NewRepository, create_repository
+from icectl.ops.settings import create_repository
 
 EXAMPLES = """
 icectl init ./repository  # a repository in a new or empty directory
@@ -36,16 +36,12 @@ def init(
         int, typer.Option(metavar="VERSION"), "Version of the format: 1 or 2."
     ] = 2,
     config: Annotated[
-        list[str],
-        typer.Option(metavar="KEY=VALUE"),
-        "Set a configuration value, such as compression.level=5. Repeatable.",
-    ] = (),  # type: ignore[assignment]
+        Pairs, "Set a configuration value, such as compression.level=5. Repeatable."
+    ] = None,
     config_file: Annotated[File, "A configuration file in YAML or JSON."] = None,
     metadata: Annotated[
-        list[str],
-        typer.Option(metavar="KEY=VALUE"),
-        "Metadata of the repository; VALUE is JSON or plain text. Repeatable.",
-    ] = (),  # type: ignore[assignment]
+        Pairs, "Metadata of the repository; VALUE is JSON or plain text. Repeatable."
+    ] = None,
 ) -> None:
     """Create a new repository.
 
@@ -68,11 +64,11 @@ def init(
         raise UsageError("the location is empty", hint="give a path, a URL or a name")
     stored = _read_config_file(config_file) if config_file is not None else {}
     check_config(stored)
-    for key, value in parse_pairs(config).items():
+    for key, value in parse_pairs(config or ()).items():
         check_value(key, value)
         stored = set_key(stored, key, value)
     storage = context.open_storage(place)
-    pairs = parse_pairs(metadata)
+    pairs = parse_pairs(metadata or ())
     try:
         result = create_repository(
             storage, spec_version=spec_version, config=stored, metadata=pairs
@@ -80,20 +76,16 @@ def init(
     except RefusedError as error:
         error.hint = error.hint or f"show it with {context.command_line('log')}"
         raise
-    context.emit(result, _render)
+    created = f"created a repository of spec version {spec_version} at {result.location}"
+    context.emit(result, lambda _: [created])
 
 
-def _read_config_file(name: str) -> dict[str, object]:
+def _read_config_file(path: Path) -> dict[str, object]:
     from icectl.format.config import decode_config_yaml
 
     try:
-        return decode_config_yaml(Path(name).read_bytes())
+        return decode_config_yaml(path.read_bytes())
     except OSError as error:
-        raise UsageError(f"{name} cannot be read: {error.strerror}") from None
+        raise UsageError(f"{path} cannot be read: {error.strerror}") from None
     except FormatError as error:
-        raise UsageError(f"{name}: {error.message}") from None
-
-
-def _render(result: NewRepository) -> list[str]:
-    location = result.location
-    return [f"created a repository of spec version {result.spec_version} at {location}"]
+        raise UsageError(f"{path}: {error.message}") from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -63,23 +64,17 @@ def inspect_file(
         context.output.write_bytes(inspection.payload)
     elif refs and context.options.json:
         content = {**result.content, "chunk_refs": iterate_references(path, data, inspection)}
-        document = {name: getattr(result, name) for name in type(result).__slots__}
-        context.emit_json({**document, "content": content})
+        context.emit_json(replace(result, content=content))
     elif refs:
         references = iterate_references(path, data, inspection)
         context.emit_list("chunk_refs", references, render_references)
     else:
         context.emit(result, render_inspection, paged=True)
     if inspection.problems:
-        count = len(inspection.problems)
-        raise FormatError(
-            inspection.problems[0].reason,
-            offset=inspection.problems[0].offset,
-            path=path,
-            hint=None
-            if count == 1
-            else f"{count} problems in total; the readable content is shown above",
-        )
+        first, *others = inspection.problems
+        count = f"{len(others) + 1} problems in total; the readable content is shown above"
+        hint = count if others else None
+        raise FormatError(first.reason, offset=first.offset, path=path, hint=hint)
 
 
 def _read(context: CommandContext, file: str) -> tuple[str, bytes]:

@@ -76,10 +76,10 @@ def list_operations(
     since: SinceOption = None,
     until: UntilOption = None,
     kind: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(metavar="KIND"),
         f"Only operations of this kind. Repeatable. One of: {', '.join(KINDS)}.",
-    ] = (),  # type: ignore[assignment]
+    ] = None,
     branch: Annotated[
         str | None, typer.Option(metavar="BRANCH"), "Only operations on this branch."
     ] = None,
@@ -96,37 +96,41 @@ def list_operations(
     the log with a message and exit code 3; if all older backups were removed by age, the log just
     ends there. The command does not read snapshots, so it works even if they are damaged.
     """
-    for name in kind:
+    for name in kind or ():
         if name not in KINDS:
             raise UsageError(
                 f"invalid value {name!r} for --kind", hint=f"use one of {', '.join(KINDS)}"
             )
     options = OpsLogOptions(
-        number, context.parse_moment(since), context.parse_moment(until, last=True), kind, branch
+        number,
+        context.parse_moment(since),
+        context.parse_moment(until, last=True),
+        kind or (),
+        branch,
     )
     entries = read_filtered_ops_log(context.open_repository(), options, context.progress)
-    ends: list[OpsLogBeyondReach] = []
+    end: OpsLogBeyondReach | None = None
 
     def readable() -> Iterator[ListedOperation]:
+        nonlocal end
         for entry in entries:
             if isinstance(entry, OpsLogBeyondReach):
-                ends.append(entry)
+                end = entry
             else:
                 yield entry
 
     if context.options.json:
         updates = [update_document(entry) for entry in readable()]
-        end = beyond_reach_document(ends[0] if ends else None)
-        context.emit_json({"updates": updates, "beyond_reach": end})
+        context.emit_json({"updates": updates, "beyond_reach": beyond_reach_document(end)})
     elif context.options.jsonl:
         context.emit_lines(map(update_document, readable()))
     else:
         nothing = "no matching operations"
         context.emit_list("updates", readable(), render_ops_log, if_empty=nothing)
-    for reached in ends:
-        tell = context.note if reached.is_cleared else context.warn
-        tell(describe_beyond_reach(reached))
-    return DONE if all(reached.is_cleared for reached in ends) else FINDINGS
+    if end is None:
+        return DONE
+    (context.note if end.is_cleared else context.warn)(describe_beyond_reach(end))
+    return DONE if end.is_cleared else FINDINGS
 
 
 @command()
@@ -146,11 +150,11 @@ class WayBack:
     """The options of both commands."""
 
     only: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(metavar="PART"),
         "Change only this part: branch:NAME, tag:NAME, config, metadata, flags, status, or history "
         "(released snapshots and parents). Repeatable.",
-    ] = ()  # type: ignore[assignment]
+    ] = None
     undelete_tag: Annotated[Flag, "Let deleted tags come back, at the snapshots that they had."] = (
         False
     )
@@ -159,8 +163,9 @@ class WayBack:
     yes: YesOption = False
 
     def parse(self) -> UndoOptions:
-
-        return UndoOptions(parse_part(tuple(self.only)), self.undelete_tag, self.while_read_only)
+        return UndoOptions(
+            parse_part(tuple(self.only or ())), self.undelete_tag, self.while_read_only
+        )
 
 
 @command()

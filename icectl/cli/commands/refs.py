@@ -21,8 +21,8 @@ from icectl.cli.options import (
 from icectl.errors import UsageError
 from icectl.ops import refs
 from icectl.ops.refs import BranchChange, BranchList, ListedRef, TagList
-from icectl.render.blocks import Block, Column, Role, Table
-from icectl.render.text import first_line, format_time_short
+from icectl.render.blocks import Block, Column, Role, Table, time_column
+from icectl.render.text import first_line
 from icectl.repository.resolve import DEFAULT_REF
 
 EXAMPLES = """
@@ -105,8 +105,7 @@ def delete_branch(
     """
     change = refs.delete_branch(context.open_repository(for_update=True), branch, expect)
     context.emit(change, render_branch_change)
-    undo = context.command_line("branch create", branch, str(change.previous_snapshot_id))
-    context.note(f"to undo: {undo}")
+    _note_undo(context, "branch create", change)
 
 
 @command()
@@ -122,8 +121,12 @@ def reset_branch(
     change = refs.reset_branch(context.open_repository(for_update=True), branch, ref, expect)
     context.emit(change, render_branch_change)
     if change.previous_snapshot_id != change.snapshot_id:
-        undo = context.command_line("branch reset", branch, str(change.previous_snapshot_id))
-        context.note(f"to undo: {undo}")
+        _note_undo(context, "branch reset", change)
+
+
+def _note_undo(context: CommandContext, command: str, change: BranchChange) -> None:
+    line = context.command_line(command, change.branch, str(change.previous_snapshot_id))
+    context.note(f"to undo: {line}")
 
 
 @command(jsonl=True)
@@ -162,8 +165,7 @@ def delete_tag(context: CommandContext, tag: TagArgument, yes: YesOption = False
         question = f"Delete the {where}? Its name can never be used again."
         context.confirm(question, yes=yes or not context.is_interactive)
     change = refs.delete_tag(repository, tag)
-    said = f"tag {tag} deleted; it pointed at {change.snapshot_id}"
-    context.emit(change, lambda _: [said])
+    context.emit(change, lambda _: [f"tag {tag} deleted; it pointed at {change.snapshot_id}"])
     again = context.command_line("tag create", "NAME", str(change.snapshot_id))
     context.note(f"the name cannot be used again; to tag the same snapshot: {again}")
 
@@ -195,14 +197,10 @@ def _render_refs(title: str, role: Role, refs: Iterable[ListedRef]) -> Table:
     columns = (
         Column(title, lambda ref: ref.name, role),
         Column("SNAPSHOT", lambda ref: ref.snapshot_id, "id"),
-        Column("DATE", _date, "time"),
+        time_column("DATE", "flushed_at"),
         Column("MESSAGE", _message, wraps=True),
     )
     return Table(columns, refs)
-
-
-def _date(ref: ListedRef) -> str | None:
-    return None if ref.flushed_at is None else format_time_short(ref.flushed_at)
 
 
 def _message(ref: ListedRef) -> str:

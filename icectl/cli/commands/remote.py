@@ -3,27 +3,40 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence, Set
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import chain, count
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from icectl.cli.config_file import add_repository, remove_repository
+from icectl.cli import exit_codes
+from icectl.cli.config_file import (
+    add_repository,
+    find_repository,
+    read_config_file,
+    remove_repository,
+)
 from icectl.cli.context import CommandContext
 from icectl.cli.locations import (
     Location,
     looks_like_location,
+    open_location,
     parse_storage_options,
     resolve_location,
+    without_password,
 )
 from icectl.cli.options import command
 from icectl.cli.values import check_text
-from icectl.errors import RefNotFoundError, UsageError
-from icectl.model.redaction import HIDDEN, is_secret
+from icectl.errors import IcectlError, RefusedError, UsageError
+from icectl.model.redaction import HIDDEN, is_secret, redact_location
+from icectl.ops.discover import FoundRepository, find_repositories
 from icectl.render.blocks import Block, Column, Table
+from icectl.render.text import format_count
+from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
 
 EXAMPLES = """
@@ -33,6 +46,8 @@ icectl remote add prod s3://bucket/prefix  # then use icectl log -r prod
 icectl remote add lab s3://bucket/lab --storage-option endpoint_url=http://127.0.0.1:9000
   # an S3-compatible server
 icectl remote remove prod  # remove only the name
+icectl remote discover s3://bucket/prefix  # list the repositories below it, and offer to add names
+icectl remote discover /data --yes  # add a name for each new one
 """
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -43,6 +58,23 @@ class Remote:
     name: str
     location: str
     storage_options: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Discovered:
+    location: str
+    name: str
+    """In the config file; for a new repository, the suggested name."""
+    spec_version: int | None
+    known: bool
+    """Whether it had a name in the config file before."""
+    added: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    location: str
+    error: str
 
 
 NameArgument = Annotated[str, typer.Argument(metavar="REMOTE"), "The name of the repository."]
@@ -65,12 +97,7 @@ def show(context: CommandContext, name: NameArgument) -> None:
 
     Shows its location and storage options.
     """
-    place = context.config.repositories.get(name)
-    if place is None:
-        raise RefNotFoundError(
-            f"there is no repository named {name!r}", hint="list the names: icectl remote list"
-        )
-    context.emit(_remote(name, place), _render_remote)
+    context.emit(_remote(name, find_repository(context.config, name)), _render_remote)
 
 
 @command(repository=False, storage_options=True)
@@ -94,17 +121,7 @@ def add(
             f"{name!r} is not a valid name of a repository",
             hint="use letters, digits, dots, dashes and underscores; begin with a letter or digit",
         )
-    if not location:
-        raise UsageError("the location is empty", hint="give a path or a URL")
-    for text in (location, *(context.options.storage_option or ())):
-        check_text(text)  # the config file is UTF-8
-    options = parse_storage_options(context.options.storage_option or ())
-    if not looks_like_location(location):
-        location = f"./{location}"
-    place = resolve_location(location, options, context.environ)
-    open_storage(place.url, options)  # checks location and options without connecting
-    if "://" not in place.url:
-        place = Location(str(Path(place.url).resolve()), options)
+    place = _resolve(context, location)
     add_repository(context.config, name, place)
     context.emit(_remote(name, place), _render_remote)
 
@@ -115,11 +132,139 @@ def remove(context: CommandContext, name: NameArgument) -> None:
 
     The repository is not changed.
     """
-    place = context.config.repositories.get(name)
+    place = find_repository(context.config, name)
     remove_repository(context.config, name)
-    if place is not None:
-        context.emit(_remote(name, place), lambda _remote: ())
+    context.emit(_remote(name, place), lambda _remote: ())
     context.note(f"{name} removed; the repository was not changed")
+
+
+@command(repository=False, storage_options=True, jsonl=True)
+def discover(
+    context: CommandContext,
+    url: Annotated[
+        str,
+        typer.Argument(metavar="LOCATION"),
+        "A bucket, a prefix or a directory (s3://, gs://, az://, file:// or a path).",
+    ],
+    depth: Annotated[
+        int,
+        typer.Option(metavar="COUNT", min=0),
+        "Search this many levels of directories below LOCATION.",
+    ] = 4,
+    add: Annotated[
+        bool, typer.Option("--yes", "-y", "--add"), "Add the new ones without asking."
+    ] = False,
+) -> int | None:
+    """Find repositories and give them names.
+
+    Lists the directories below LOCATION level by level, but nothing inside a repository. Shows
+    each repository with the name that it has in the config file, or with a name for it that is
+    derived from its path. On a terminal, asks whether to add the new ones; otherwise, adds them
+    only with --yes. Storage options are stored with each name.
+
+    Symbolic links are not followed. Directories that cannot be listed are skipped with a warning
+    and exit code 3.
+    """
+    place = _resolve(context, url)
+    storage = open_location(place, context.environ)
+    if "://" not in storage.location and not Path(storage.location).is_dir():
+        raise UsageError(f"there is no directory {storage.location}", hint="give a path or a URL")
+    discovery = find_repositories(storage, depth, context.progress)
+    found = _name_all(context, storage, discovery.repositories)
+    new = [one for one in found if not one.known and _can_be_added(context, one)]
+    if context.wants_text:
+        context.output.write(_render_discovered(found))
+    if not found:
+        levels = format_count(depth, "level")
+        context.note(f"no repository within {levels} below {storage.location}")
+    if new and (add or _wants(context, new)):
+        for one in new:
+            location = Location(one.location, place.storage_options)
+            add_repository(read_config_file(context.environ), one.name, location)
+        found = [replace(one, added=True) if one in new else one for one in found]
+        context.note(f"{format_count(len(new), 'name')} added to {context.config.path}")
+    elif new:
+        context.note(f"{format_count(len(new), 'new name')} not added; use --yes to add")
+    elif found:
+        context.note("no new repository")
+    skipped = [Skipped(_join(storage, one.path), one.error.message) for one in discovery.skipped]
+    for failure in skipped:
+        context.warn(f"{failure.location} was skipped: {failure.error}")
+    if not context.wants_text:
+        beside = {"url": storage.location, "skipped": skipped}
+        context.emit_list("repositories", found, lambda _found: (), beside=beside)
+    return exit_codes.FINDINGS if skipped else None
+
+
+def _can_be_added(context: CommandContext, one: Discovered) -> bool:
+    try:
+        check_text(without_password(one.location))
+    except UsageError as error:
+        context.warn(f"{one.location!r} cannot be added: {error.message}")
+        return False
+    return True
+
+
+def _wants(context: CommandContext, new: Sequence[Discovered]) -> bool:
+    """Ask on a terminal; declining is not a failure."""
+    if not context.is_interactive or not context.wants_text:
+        return False
+    with suppress(RefusedError):
+        context.confirm(f"Add {format_count(len(new), 'new name')} to the config file?", yes=False)
+        return True
+    return False
+
+
+def _name_all(
+    context: CommandContext, storage: Storage, repositories: Sequence[FoundRepository]
+) -> list[Discovered]:
+    """Each repository with its name in the config file, or with a new name."""
+    names: dict[tuple[str, str], str] = {}
+    taken = {*context.config.repositories}
+    for name in context.config.repositories:
+        with suppress(IcectlError):
+            place = resolve_location(name, {}, context.environ)
+            known = open_storage(place.url, place.storage_options)
+            location = known.location
+            if "://" not in location:
+                location = str(Path(location).resolve())
+            names.setdefault((location, known.server), name)
+    found = []
+    for one in repositories:
+        location = _join(storage, one.path)
+        is_known = (location, storage.server) in names
+        name = names[location, storage.server] if is_known else suggest_name(location, taken)
+        taken.add(name)
+        found.append(Discovered(location, name, one.spec_version, is_known, added=False))
+    return found
+
+
+def suggest_name(location: str, taken: Set[str]) -> str:
+    """Return a valid name that is not taken: the last part of the location, or its last parts."""
+    parts = location.rpartition("://")[2].split("/")
+    clean = [re.sub(r"[^A-Za-z0-9._-]+", "-", part) for part in parts if part]
+    names = ["-".join(clean[-many:]) for many in range(1, len(clean) + 1)]
+    valid = [name for one in names if NAME.fullmatch(name := one.strip("-._"))] or ["repository"]
+    numbered = (f"{valid[0]}-{number}" for number in count(2))
+    return next(name for name in chain(valid, numbered) if name not in taken)
+
+
+def _join(storage: Storage, path: str) -> str:
+    return f"{storage.location.rstrip('/')}/{path}" if path else storage.location
+
+
+def _resolve(context: CommandContext, location: str) -> Location:
+    """Return the location of a user, who may not mean a name; a path is absolute."""
+    if not location:
+        raise UsageError("the location is empty", hint="give a path or a URL")
+    for text in (location, *(context.options.storage_option or ())):
+        check_text(text)  # the config file is UTF-8
+    options = parse_storage_options(context.options.storage_option or ())
+    if not looks_like_location(location):
+        location = f"./{location}"
+    place = resolve_location(location, options, context.environ)
+    open_storage(place.url, options)  # checks them without connecting
+    return place if "://" in place.url else Location(str(Path(place.url).resolve()), options)
 
 
 def _remote(name: str, place: Location) -> Remote:
@@ -128,7 +273,8 @@ def _remote(name: str, place: Location) -> Remote:
         key: HIDDEN if is_secret(key, value) else value
         for key, value in place.storage_options.items()
     }
-    return Remote(name, HIDDEN if is_secret("", place.url) else place.url, options)
+    url = redact_location(place.url)
+    return Remote(name, HIDDEN if is_secret("", place.url) else url, options)
 
 
 def _render_remotes(remotes: Iterable[Remote]) -> Iterable[Block]:
@@ -137,6 +283,16 @@ def _render_remotes(remotes: Iterable[Remote]) -> Iterable[Block]:
         Column("LOCATION", lambda remote: remote.location, wraps=True),
     )
     yield Table(columns, remotes)
+
+
+def _render_discovered(found: Iterable[Discovered]) -> Iterable[Block]:
+    columns = (
+        Column("NAME", lambda one: one.name, "branch"),
+        Column("LOCATION", lambda one: one.location, wraps=True),
+        Column("SPEC", lambda one: one.spec_version),
+        Column("", lambda one: "" if one.known else ("new", "good")),
+    )
+    yield Table(columns, found)
 
 
 def _render_remote(remote: Remote) -> Iterable[Block]:

@@ -80,12 +80,8 @@ def set_status(
     if reason is not None:
         check_text(reason)
     wanted = Availability[availability.replace("-", "_").upper()]
-    report = settings.set_status(
-        context.open_repository(for_update=True),
-        wanted,
-        reason,
-        accept_older_repo=accept_older_repo,
-    )
+    repository = context.open_repository(for_update=True)
+    report = settings.set_status(repository, wanted, reason, accept_older_repo=accept_older_repo)
     if wanted is Availability.OFFLINE:
         context.warn(
             "official clients ignore offline and continue to write; use read-only to stop them"
@@ -111,7 +107,7 @@ def get_config(
         context.emit(settings.NamedValue(key, value), render_named_value)
     else:
         config = redact_locations(read_config(repository))
-        context.emit({"config": config}, lambda document: render_mapping(document["config"]))
+        context.emit({"config": config}, lambda _: render_mapping(config))
 
 
 @command()
@@ -127,10 +123,9 @@ def set_config(
     Every client reads the configuration when it opens the repository, and fails if a value has
     the wrong type. Therefore only known keys and values that clients accept can be set.
     """
-    result = settings.set_config_value(
-        context.open_repository(for_update=True), key, parse_value(value)
-    )
-    context.emit(result, lambda result: [f"{result.key} set"])
+    repository = context.open_repository(for_update=True)
+    result = settings.set_config_value(repository, key, parse_value(value))
+    context.emit(result, lambda _: [f"{result.key} set"])
 
 
 @command()
@@ -152,7 +147,7 @@ def get_metadata(
     metadata = settings.read_metadata(repository)
     if not metadata and context.wants_text:
         context.note("the repository has no metadata")
-    context.emit({"metadata": metadata}, lambda document: render_mapping(document["metadata"]))
+    context.emit({"metadata": metadata}, lambda _: render_mapping(metadata))
 
 
 @command()
@@ -207,7 +202,7 @@ def set_flag(
     """
     wanted = {"on": True, "off": False, "default": None}[value]
     changed = settings.set_flag(context.open_repository(for_update=True), flag, wanted)
-    context.emit(changed, lambda changed: render_flags([changed]))
+    context.emit(changed, lambda _: render_flags([changed]))
 
 
 def render_status(report: StatusReport) -> Iterator[Block]:

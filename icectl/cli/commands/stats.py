@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from enum import StrEnum
+from functools import partial
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from icectl.cli.commands.expire import build_policy
 from icectl.cli.context import CommandContext
 from icectl.cli.engines import EngineOption, SparkPlace
-from icectl.cli.options import AtOpOption, Flag, OptionalRefArgument, Time, command
+from icectl.cli.options import AtOpOption, File, Flag, OptionalRefArgument, Time, command
+from icectl.cli.policies import build_policy
 from icectl.errors import UsageError
 from icectl.ops.expire.policy import Policy
+from icectl.ops.files import check_outside, check_writable, write_shared
 from icectl.ops.stats.run import StatsOptions, measure
-from icectl.render.stats import make_stats_renderer, render_stats_csv
+from icectl.render.stats import render_stats, render_stats_csv
 from icectl.render.text import escape_commands
 
 EXAMPLES = """
@@ -22,6 +26,7 @@ icectl stats  # bytes and chunks of all versions, by group and array
 icectl stats main --depth 1  # only the newest version of main
 icectl stats --by snapshots  # the growth over commits
 icectl stats --older-than 30d  # also the bytes that expire and gc would free
+icectl stats --by snapshots --plot growth.svg  # a chart of the storage over time
 icectl stats --by containers --csv  # a table for a spreadsheet
 """
 
@@ -33,10 +38,11 @@ class Breakdown(StrEnum):
     BRANCHES = "branches"
     TAGS = "tags"
     SNAPSHOTS = "snapshots"
+    GROWTH = "growth"
     CONTAINERS = "containers"
 
 
-OF_VERSIONS = ("branches", "tags", "snapshots")
+OF_VERSIONS = ("branches", "tags", "snapshots", "growth")
 """Breakdowns that compare several versions."""
 
 
@@ -47,8 +53,9 @@ def stats(
     by: Annotated[
         list[Breakdown] | None,
         typer.Option(metavar="WHAT"),
-        "Also break down by arrays, branches, tags, snapshots or containers. Repeatable. "
-        "Arrays and containers are always shown; snapshots show the growth over commits.",
+        "Also break down by arrays, branches, tags, snapshots, growth or containers. Repeatable. "
+        "Arrays and containers are always shown; snapshots show the growth over commits, and "
+        "growth shows what each commit added to the largest arrays.",
     ] = None,
     depth: Annotated[
         int | None,
@@ -62,6 +69,11 @@ def stats(
         str | None,
         typer.Option(metavar="NAME"),
         "Show how much more gc could free after `icectl expire --policy NAME`.",
+    ] = None,
+    plot: Annotated[
+        File,
+        "Also draw a chart into FILE, as SVG or PNG by its ending: the bytes by array, or with "
+        "--by snapshots the growth over time.",
     ] = None,
     csv: Annotated[Flag, "Print one breakdown as CSV: that of --by, default arrays."] = False,
     at_op: AtOpOption = None,
@@ -88,34 +100,49 @@ def stats(
         raise UsageError("--csv prints one breakdown", hint="give --by once")
     if csv and not context.wants_text:
         raise UsageError("--csv and --json cannot be combined", hint="give one of them")
+    if plot is not None:
+        _check_plot(plot)
+        check_outside(plot, context.open_storage().location)
     for name in OF_VERSIONS:
         if name in chosen and ref is not None:
             raise UsageError(
                 f"--by {name} cannot be combined with a REF",
                 hint=f"omit {ref}: `icectl stats --by {name}`",
             )
-    rules = _read_policy(context, older_than, policy)
+    rules = read_policy(context, older_than, policy)
     if rules is not None and ref is not None:
         raise UsageError("--older-than and --policy cannot be combined with a REF")
     engines = spark.choose(engine, context)
+    plots_growth = plot is not None and not chosen.isdisjoint(("snapshots", "growth"))
     options = StatsOptions(
         ref=ref,
         by_branch="branches" in chosen,
         by_tag="tags" in chosen,
-        by_snapshot="snapshots" in chosen,
+        by_snapshot="snapshots" in chosen or plots_growth,
+        by_growth="growth" in chosen or plots_growth,
         policy=rules,
         choose_engine=engines.choose,
     )
     with engines:
         result = measure(context.open_repository(at_op), options, context.progress)
+    if plot is not None:
+        from icectl.render.report.charts import plot_stats
+
+        write_shared(plot, plot_stats(result, _plot_kind(plot)))
+        context.note(f"the chart was written to {plot}")
+        result = replace(
+            result,
+            snapshots=result.snapshots if "snapshots" in chosen else None,
+            growth=result.growth if "growth" in chosen else None,
+        )
     if csv:
         rows: Any = getattr(result, chosen.pop() if chosen else "arrays")
         context.output.write_lines(map(escape_commands, render_stats_csv(rows)))
         return
-    context.emit(result, make_stats_renderer(depth), paged=True)
+    context.emit(result, partial(render_stats, depth=depth), paged=True)
 
 
-def _read_policy(
+def read_policy(
     context: CommandContext, older_than: str | None, policy: str | None
 ) -> Policy | None:
     if older_than is None and policy is None:
@@ -125,3 +152,18 @@ def _read_policy(
 
     given = {"older_than": older_than} if policy is None else context.policy(policy)
     return build_policy(given, context.open_storage().read_clock)
+
+
+def _plot_kind(path: Path) -> str:
+    return path.suffix.lower().removeprefix(".")
+
+
+def _check_plot(path: Path) -> None:
+    from icectl.render.report.charts import KINDS, load_vega
+
+    if _plot_kind(path) not in KINDS:
+        raise UsageError(
+            f"invalid value '{path}' for --plot", hint="give it a name that ends in .svg or .png"
+        )
+    check_writable("--plot", path)
+    load_vega()

@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from datetime import datetime
 from functools import partial
-from operator import itemgetter
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 import typer
 
@@ -17,7 +15,6 @@ from icectl.cli.context import CommandContext
 from icectl.cli.engines import EngineOption, ScopeOptions, SparkPlace
 from icectl.cli.options import NumberOption, command
 from icectl.errors import UsageError
-from icectl.model.redaction import redact_locations
 from icectl.ops.export import ExportResult, check_target, export_table, require_pyarrow
 from icectl.render.blocks import Block, Column, Table
 from icectl.render.json import to_json
@@ -139,7 +136,7 @@ def sql(
     options = spark.parse()
     check_spark(options, "icectl sql needs Spark")
     from icectl.spark.failures import translate_failures
-    from icectl.spark.tables import RepositorySource, check_query, run_query
+    from icectl.spark.tables import RepositorySource, check_query, read_rows, run_query
 
     # Checked before Java starts, because this finds most mistakes.
     check_query(query)
@@ -150,47 +147,27 @@ def sql(
         with translate_failures():
             result, columns = run_query(session, source, query, number, context.progress)
     context.emit_list(
-        "rows", _rows(result), partial(render_rows, columns), beside={"columns": columns}
+        "rows", read_rows(result), partial(render_rows, columns), beside={"columns": columns}
     )
-
-
-def _rows(result: Any) -> Iterator[Mapping[str, object]]:
-    for batch in result.to_batches():
-        for row in batch.to_pylist():
-            yield {name: redact_locations(_plain(value)) for name, value in row.items()}
-
-
-def _plain(value: object) -> object:
-    """Convert types that neither JSON nor the renderers support, such as decimals, to text."""
-    if isinstance(value, list):
-        return [_plain(element) for element in value]
-    if isinstance(value, dict):
-        return {key: _plain(element) for key, element in value.items()}
-    known = value is None or isinstance(value, str | int | float | bytes | datetime)
-    return value if known else str(value)
 
 
 def render_rows(
     columns: Sequence[Mapping[str, str]], rows: Iterable[Mapping[str, object]]
 ) -> Iterator[Block]:
     """Render a table with the names of the columns as titles and lists as JSON."""
-    drawn = [
-        Column(
-            column["name"],
-            itemgetter(column["name"]),
-            right=column["type"] in ("bigint", "int", "double"),
-            wraps=True,
-        )
-        for column in columns
-    ]
-    yield Table(drawn, ({name: _cell(value) for name, value in row.items()} for row in rows))
 
+    def cell(row: Mapping[str, object], name: str) -> object:
+        plain = to_json(row[name])
+        if isinstance(plain, list | dict):
+            return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+        return plain
 
-def _cell(value: object) -> object:
-    plain = to_json(value)
-    if isinstance(plain, list | dict):
-        return json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
-    return plain
+    drawn = []
+    for column in columns:
+        is_number = column["type"] in ("bigint", "int", "double")
+        read = partial(cell, name=column["name"])
+        drawn.append(Column(column["name"], read, right=is_number, wraps=True))
+    yield Table(drawn, rows)
 
 
 def render_export(result: ExportResult) -> Iterator[Block]:

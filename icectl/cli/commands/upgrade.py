@@ -10,7 +10,7 @@ from icectl.cli.context import CommandContext
 from icectl.cli.options import DryRunOption, Flag, YesOption, command
 from icectl.errors import UsageError
 from icectl.ops.upgrade import execute_upgrade, plan_upgrade
-from icectl.render.upgrade import render_upgrade
+from icectl.render.upgrade import render_import, render_upgrade
 
 EXAMPLES = """
 icectl upgrade --dry-run  # show what changes, and which snapshots would no longer be listed
@@ -62,7 +62,6 @@ def upgrade(
 
 def _import(context: CommandContext, to: str, *, keep_detached: bool, dry_run: bool) -> None:
     from icectl.ops.import_legacy.execute import import_repository
-    from icectl.render.import_legacy import render_import
 
     if keep_detached:
         raise UsageError(

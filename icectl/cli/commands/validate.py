@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import os
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from icectl.checks.decoding import check_decoding_possible
-from icectl.checks.rules import RULES, Level, Rule, Severity, find_rules
+from icectl.checks.rules import RULES, Level, Rule, find_rules
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.engines import EngineOption, SparkPlace
 from icectl.cli.locations import SourceOpener
-from icectl.cli.options import REF_HELP, AtOpOption, File, Flag, command
+from icectl.cli.options import REF_HELP, AtOpOption, File, Flag, check_exclusive, command
 from icectl.errors import UsageError
-from icectl.ops.private_files import open_private
+from icectl.ops.files import check_outside, check_writable, write_private
 from icectl.ops.validate.report import limit_findings, read_baseline
 from icectl.ops.validate.run import ValidateOptions
 from icectl.ops.validate.run import validate as run_validation
@@ -68,15 +66,15 @@ def validate(
         "apply to files in the same kind of storage.",
     ] = False,
     allow_source: Annotated[
-        list[str],
+        list[str] | None,
         typer.Option(metavar="URL"),
         "With --virtual, also check files below this URL: on local disk, such as "
         "file:///data, or not covered by a container. Repeatable.",
-    ] = (),  # type: ignore[assignment]
+    ] = None,
     decode: Annotated[Flag, "At level data: decode each chunk as its zarr.json says."] = False,
     sample: Annotated[
-        str | None,
-        typer.Option(metavar="1%|10GB|1/30"),
+        Sample | None,
+        typer.Option(metavar="1%|10GB|1/30", parser=Sample.parse),
         "At level data: read only this share or size, a different part each day; "
         "1/30 reads everything in 30 days.",
     ] = None,
@@ -120,34 +118,39 @@ def validate(
     if explain is not None:
         context.emit_list("rules", find_rules(explain), render_rules)
         return None
-    if github and not context.wants_text:
-        form = "--jsonl" if context.options.jsonl else "--json"
-        raise UsageError(f"--github and {form} cannot be combined", hint="give one of them")
-    _check_reports(
-        {
-            "--write-baseline": write_baseline,
-            "--known-missing": known_missing,
-            "--missing": missing,
-            "--junit": junit,
-            "--sarif": sarif,
-        }
-    )
-    severity: Severity = "warning" if fail_on == "warning" else "error"
+    check_exclusive({"--github": github, "--json": context.options.json})
+    check_exclusive({"--github": github, "--jsonl": context.options.jsonl})
+    files = {
+        "--write-baseline": write_baseline,
+        "--known-missing": known_missing,
+        "--missing": missing,
+        "--junit": junit,
+        "--sarif": sarif,
+    }
+    for option, path in files.items():
+        if path is not None:
+            check_writable(option, path)
+            check_outside(path, context.open_storage().location)
     engines = spark.choose(engine, context)
-    if virtual and engines.is_asked_for:
-        raise UsageError("--virtual cannot be combined with Spark")
+    check_exclusive({"--virtual": virtual, "Spark": engines.is_asked_for})
+    if level != "data" and (sample is not None or decode):
+        raise UsageError(
+            "--sample and --decode require --level data", hint="add --level data, or omit them"
+        )
+    if decode:
+        check_decoding_possible()
     options = ValidateOptions(
         level=Level[level.upper()],
         refs=tuple(refs or ()),
-        fail_on=severity,
+        fail_on=fail_on,
         # A baseline contains all findings, regardless of --max-findings.
         max_findings=max_findings if write_baseline is None else sys.maxsize,
-        known=frozenset() if baseline is None else read_baseline(Path(baseline)),
+        known=frozenset() if baseline is None else read_baseline(baseline),
         decode=decode,
-        sample=_parse_sample(sample, level, decode),
+        sample=sample,
         now=context.now(),
         open_source=SourceOpener(context.location, context.environ) if virtual else None,
-        allowed_sources=_parse_allowed(allow_source, virtual),
+        allowed_sources=_parse_allowed(allow_source or (), virtual),
         choose_engine=local_engine if virtual else engines.choose,
         state=context.find_state(at_op) or REPO_PATH,
     )
@@ -156,35 +159,22 @@ def validate(
     result = replace(result, notes=tuple(map(context.describe, result.notes)))
     if write_baseline is not None:
         lines = (f"{line}\n" for line in render_jsonl(result.findings))
-        _write("--write-baseline", write_baseline, lines)
+        write_private(write_baseline, lines)
         result = limit_findings(result, max_findings)
     if junit is not None:
         looked = [rule for rule in RULES.values() if _was_looked_at(rule, options.level, virtual)]
-        _write("--junit", junit, [render_junit(result, looked, severity)])
+        write_private(junit, [render_junit(result, looked, fail_on)])
     if sarif is not None:
-        _write("--sarif", sarif, [render_sarif(result, RULES.values())])
+        write_private(sarif, [render_sarif(result, RULES.values())])
     if known_missing is not None:
-        _write("--known-missing", known_missing, (f"{path}\n" for path in report.missing))
+        write_private(known_missing, (f"{path}\n" for path in report.missing))
     if missing is not None:
-        _write("--missing", missing, (f"{path}\n" for path in sorted(report.lost_files)))
+        write_private(missing, (f"{path}\n" for path in sorted(report.lost_files)))
     if github:
         context.output.write_lines(render_github(result))
     else:
         context.emit(result, render_validation, lines="findings", paged=True)
     return exit_codes.DONE if result.ok else exit_codes.FINDINGS
-
-
-def _parse_sample(sample: str | None, level: str, decode: bool) -> Sample | None:
-    if level != "data":
-        if sample is not None or decode:
-            raise UsageError(
-                "--sample and --decode require --level data", hint="add --level data, or omit them"
-            )
-        return None
-
-    if decode:
-        check_decoding_possible()
-    return None if sample is None else Sample.parse(sample)
 
 
 def _parse_allowed(urls: Sequence[str], virtual: bool) -> tuple[str, ...]:
@@ -200,33 +190,3 @@ def _parse_allowed(urls: Sequence[str], virtual: bool) -> tuple[str, ...]:
 
 def _was_looked_at(rule: Rule, level: Level, virtual: bool) -> bool:
     return virtual if rule.level is None else rule.level <= level
-
-
-def _check_reports(paths: Mapping[str, str | None]) -> None:
-    """Raise an error before the work starts if a report could not be written after it."""
-    for option, path in paths.items():
-        if path is None:
-            continue
-        file = Path(path)
-        if not path or file.is_dir():
-            raise _unwritable(option, path, "it is not the name of a file")
-        if not file.absolute().parent.is_dir():
-            raise _unwritable(option, path, "its directory does not exist")
-        if not os.access(file if file.exists() else file.absolute().parent, os.W_OK):
-            raise _unwritable(option, path, "permission denied")
-
-
-def _write(option: str, path: str, text: Iterable[str]) -> None:
-
-    try:
-        with open_private(Path(path), "w", encoding="utf-8") as file:
-            file.writelines(text)
-    except OSError as error:
-        raise _unwritable(option, path, str(error.strerror)) from error
-
-
-def _unwritable(option: str, path: str, reason: str) -> UsageError:
-    return UsageError(
-        f"{path or 'the file'} of {option} cannot be written: {reason}",
-        hint=f"give {option} a FILE in an existing, writable directory",
-    )

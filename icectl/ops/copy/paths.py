@@ -10,17 +10,17 @@ from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from hashlib import blake2b
 
-from icectl.errors import RefNotFoundError, UnsupportedError
+from icectl.errors import RefNotFoundError
 from icectl.format.manifest import encode_manifest
 from icectl.format.snapshot import encode_snapshot
 from icectl.format.transaction_log import encode_transaction_log
 from icectl.model.ids import ManifestId, NodeId, SnapshotId
 from icectl.model.manifest import Manifest
-from icectl.model.repo import SnapshotInfo, infos_by_id
+from icectl.model.repo import SnapshotInfo
 from icectl.model.snapshot import ArrayNodeData, ManifestFileInfo, NodeSnapshot, Snapshot
+from icectl.ops.copy.made_files import copy_config, write_files
 from icectl.ops.repair.logs import derive_log
 from icectl.pipeline.objects import ObjectKind
-from icectl.repository.history import state_of
 from icectl.repository.names import nearest_hint
 from icectl.repository.open import repository_at
 from icectl.repository.repository import Repository
@@ -41,41 +41,37 @@ def derived_id(original: SnapshotId, paths: Collection[str]) -> SnapshotId:
 
 def select_paths(state: Repository, paths: Collection[str], made: Storage) -> Repository:
     """The state with only the nodes at these paths; `made` receives all of its metadata files."""
-    if state.info is None:
-        raise UnsupportedError(
-            "parts of a repository of spec version 1 cannot be copied",
-            hint="upgrade it, or a copy of it, to spec version 2",
-        )
-    refs = state_of(state.info)
-    infos = infos_by_id(state.info.snapshots)
-    root = next(id_ for id_, parent in refs.parents.items() if parent is None)
-    tips = {*refs.branches.values(), *refs.tags.values()} - {root}
+    tips = {*state.branches().values(), *state.tags().values()}
+    root = [*state.ancestry(min(tips))][-1].id
+    tips.discard(root)
     snapshots = {tip: state.read_snapshot(tip) for tip in sorted(tips)}
     _check_paths(paths, snapshots.values())
     maker = _Maker(state, paths, root)
     new_ids = {root: root} | {tip: derived_id(tip, paths) for tip in tips}
-    made_infos = [replace(infos[root], pruned_ancestor_tx_logs=None)]
-    _write(made, maker.first_files())
+    write_files(made, maker.first_files())
     for tip, snapshot in snapshots.items():
-        info = infos[tip]
-        made_infos.append(
-            SnapshotInfo(new_ids[tip], root, info.flushed_at, info.message, info.metadata)
-        )
-        _write(made, maker.files_of(snapshot, new_ids[tip]))
-    branches = {name: new_ids[tip] for name, tip in refs.branches.items()}
-    tags = {name: new_ids[tip] for name, tip in refs.tags.items()}
+        write_files(made, maker.files_of(snapshot, new_ids[tip]))
+    branches = {name: new_ids[tip] for name, tip in state.branches().items()}
+    tags = {name: new_ids[tip] for name, tip in state.tags().items()}
+    if state.info is None:
+        copy_config(state.storage, made)
+        return replace(state, storage=made, branch_tips=branches, tag_targets=tags, _read_infos={})
+    infos = [replace(state.snapshot_info(root), pruned_ancestor_tx_logs=None)]
+    for tip in sorted(tips):
+        info = state.snapshot_info(tip)
+        infos.append(SnapshotInfo(new_ids[tip], root, info.flushed_at, info.message, info.metadata))
     new = replace(
         state.info,
         branches=tuple(replace(ref, snapshot_id=branches[ref.name]) for ref in state.info.branches),
         tags=tuple(replace(ref, snapshot_id=tags[ref.name]) for ref in state.info.tags),
-        snapshots=tuple(sorted(made_infos, key=lambda one: one.id)),
-        latest_updates=synthetic_log(made_infos, branches, tags, {}),
+        snapshots=tuple(sorted(infos, key=lambda one: one.id)),
+        latest_updates=synthetic_log(infos, branches, tags, {}),
     )
     return repository_at(made, new)
 
 
 def _check_paths(paths: Collection[str], snapshots: Iterable[Snapshot]) -> None:
-    known = {node.path for snapshot in snapshots for node in snapshot.nodes}
+    known = {"/"} | {node.path for snapshot in snapshots for node in snapshot.nodes}
     for path in paths:
         if path not in known:
             raise RefNotFoundError(
@@ -171,9 +167,3 @@ def _digest(original: bytes, parts: Iterable[bytes]) -> bytes:
     for part in parts:
         digest.update(len(part).to_bytes(8, "big") + part)
     return digest.digest()
-
-
-def _write(storage: Storage, files: Iterable[tuple[str, bytes]]) -> None:
-    for _, error in storage.write_many(files):
-        if error is not None:
-            raise error

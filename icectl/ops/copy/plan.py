@@ -78,13 +78,16 @@ class CopyPlan:
 
 def plan_copy(
     state: Repository,
+    source: Storage,
     target: Storage,
     known: Collection[SnapshotId],
     choose_engine: ChooseEngine,
     progress: Progress,
 ) -> CopyPlan:
-    """Compare what `state` needs with the target, which has everything of the `known` snapshots."""
-    source = state.storage
+    """Compare what `state` needs with the target, which has everything of the `known` snapshots.
+
+    The snapshots are in the storage of `state`, manifests and logs in `source`.
+    """
     snapshots = _read_new(state, frozenset(known), progress)
     if not snapshots.sizes:
         return CopyPlan(state, {kind: KindPlan() for kind in ORDER})
@@ -127,7 +130,8 @@ def plan_copy(
         chosen = {*kinds[kind].needed}
         if state.info is not None:
             chosen &= {kind.path(INITIAL_SNAPSHOT_ID)}
-        kinds[kind] = _with_changed(kinds[kind], chosen, source, target)
+        origin = state.storage if kind is ObjectKind.SNAPSHOT else source
+        kinds[kind] = _with_changed(kinds[kind], chosen, origin, target)
     return CopyPlan(state, kinds, references, comparison, engine.name)
 
 

@@ -17,12 +17,14 @@ from icectl.checks.problem import error_of
 from icectl.errors import ConflictError, FormatError, ObjectNotFoundError, StorageError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import Availability, ids_of
+from icectl.ops.copy.cut_v1 import check_staying, cut_history, staying
 from icectl.ops.copy.paths import select_paths
 from icectl.ops.copy.plan import ORDER, CopyPlan, KindPlan, plan_copy
 from icectl.ops.copy.state import Selection, select_state
 from icectl.ops.copy.target import (
     check_lost,
     check_same_repository,
+    check_target_online,
     find_lost,
     is_up_to_date,
     merge,
@@ -30,7 +32,7 @@ from icectl.ops.copy.target import (
     publish,
 )
 from icectl.ops.copy.transfer import CompareChunks, MoveChunks, Moved, Transfer, out_of_time
-from icectl.pipeline.engine import REFERENCES, ChooseEngine
+from icectl.pipeline.engine import REFERENCES, ChooseEngine, Comparison
 from icectl.pipeline.local_engine import LocalEngine, local_engine
 from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import OutOfTimeError, Progress
@@ -43,6 +45,8 @@ from icectl.storage.local import LocalStorage
 
 MAX_RESTARTS = 20
 ROWS_PER_TASK = 16_384
+PACED_TASKS = 4
+"""The tasks of Spark that share a bandwidth limit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +158,25 @@ class _Copy:
     def _state(self) -> Repository:
         selection = self.options.selection
         state = select_state(self.source, selection, with_detached=self.with_detached)
-        return select_paths(state, selection.paths, self.made) if selection.paths else state
+        if selection.paths:
+            return select_paths(state, selection.paths, self.made)
+        return cut_history(state, selection, self.made) if self._cuts_files else state
 
-    def _transfer_from(self, source: Storage) -> Transfer:
+    @property
+    def _cuts_files(self) -> bool:
+        """In spec version 1, the history is in the snapshot files."""
+        return self.source.info is None and self.options.selection.cuts_history
+
+    def _origin(self, kind: ObjectKind) -> Storage:
+        is_made = kind is ObjectKind.SNAPSHOT or (
+            kind is not ObjectKind.CHUNK and self.options.selection.paths
+        )
+        return self._state.storage if is_made else self.source.storage
+
+    def _transfer(self, kind: ObjectKind) -> Transfer:
         left = self.progress.seconds_left
         return Transfer(
-            source,
+            self._origin(kind),
             self.target,
             self.options.concurrency,
             self.options.bytes_per_second,
@@ -175,13 +192,16 @@ class _Copy:
             lost = find_lost(self.source, self.options.selection, before)
             if not options.force:
                 check_lost(lost, self.target)
-            if options.verify is None and is_up_to_date(
-                self._state, before, self.options.selection
-            ):
+            if self._cuts_files:
+                check_staying(self._state, before, self.options.selection)
+            if options.verify is None and is_up_to_date(self._state, before, options.selection):
                 return self._result(before, lost, None)
         known = self._find_known(before)
         plan = self._plan(known)
+        notes = [*self._note_released(before)]
         if not options.dry_run:
+            if before is not None:
+                check_target_online(before)
             self._copy(plan)
             if options.verify is not None:
                 self._verify()
@@ -194,7 +214,7 @@ class _Copy:
                 known,
                 force=options.force,
             )
-        return self._result(before, lost, plan)
+        return self._result(before, lost, plan, notes)
 
     def _find_known(self, before: Repository | None) -> Sequence[SnapshotId]:
         """The snapshots of the target, which has everything that they need."""
@@ -204,8 +224,14 @@ class _Copy:
         return ids_of(before.info.snapshots)
 
     def _plan(self, known: Sequence[SnapshotId]) -> CopyPlan:
-        choose = self.options.choose_engine
-        return plan_copy(self._state, self.target, known, choose, self.progress)
+        return plan_copy(
+            self._state,
+            self._origin(ObjectKind.MANIFEST),
+            self.target,
+            known,
+            self.options.choose_engine,
+            self.progress,
+        )
 
     def _copy(self, plan: CopyPlan) -> None:
         for kind in ORDER:
@@ -214,12 +240,18 @@ class _Copy:
                 continue
             if kind is ObjectKind.CHUNK:
                 assert plan.chunks is not None
-                moved = plan.chunks.map_mismatches(
-                    MoveChunks(self._transfer_from(self.source.storage)), "copying chunks"
-                )
+                moved = self._move_chunks(plan, plan.chunks)
             else:
-                moved = self._transfer_from(self._state.storage).copy(part.sizes.items())
+                moved = self._transfer(kind).copy(part.sizes.items())
             self._follow(f"copying {kind.directory}", part.count, moved)
+
+    def _move_chunks(self, plan: CopyPlan, chunks: Comparison) -> Iterator[Moved]:
+        transfer, tasks = self._transfer(ObjectKind.CHUNK), None
+        if transfer.bytes_per_second is not None and plan.engine != LocalEngine.name:
+            tasks = PACED_TASKS
+            share = max(1, transfer.bytes_per_second // tasks)
+            transfer = replace(transfer, bytes_per_second=share)
+        return chunks.map_mismatches(MoveChunks(transfer), "copying chunks", tasks)
 
     def _follow(self, label: str, count: int, moved: Iterable[Moved]) -> None:
         with self.progress.phase(label, count, "objects") as counter:
@@ -240,10 +272,10 @@ class _Copy:
         if self.options.verify == "bytes":
             for kind in ORDER[1:]:
                 needed = again.kinds[kind].needed
-                moved = self._transfer_from(self._state.storage).compare(needed.items())
+                moved = self._transfer(kind).compare(needed.items())
                 self._follow(f"comparing {kind.directory}", len(needed), moved)
             if again.references is not None:
-                function = CompareChunks(self._transfer_from(self.source.storage))
+                function = CompareChunks(self._transfer(ObjectKind.CHUNK))
                 for one in again.references.map_rows(
                     "comparing chunks", REFERENCES, function, ROWS_PER_TASK
                 ):
@@ -251,7 +283,11 @@ class _Copy:
                         raise one.error
 
     def _result(
-        self, before: Repository | None, lost: list[str], plan: CopyPlan | None
+        self,
+        before: Repository | None,
+        lost: list[str],
+        plan: CopyPlan | None,
+        notes: Iterable[str] = (),
     ) -> CopyResult:
         state = self._state
         kinds = {kind.plural: KindPlan() if plan is None else plan.kinds[kind] for kind in ORDER}
@@ -272,7 +308,7 @@ class _Copy:
             snapshots=len(state.all_snapshots()),
             verified=None if self.options.dry_run else self.options.verify,
             lost=tuple(lost),
-            notes=(*_notes(self.source, self.options.selection), *self._note_released(before)),
+            notes=(*_notes(self.source, self.options.selection), *notes),
         )
 
     def _note_released(self, before: Repository | None) -> Iterator[str]:
@@ -280,9 +316,11 @@ class _Copy:
         selection, state = self.options.selection, self._state.info
         if not (selection.cuts_history or selection.paths) or before is None:
             return
-        assert before.info is not None and state is not None
-        after = merge(state, before.info, selection)
-        released = {*ids_of(before.info.snapshots)} - {*ids_of(after.snapshots)}
+        if before.info is None or state is None:
+            after = {one.id for one in (*staying(before, selection), *self._state.all_snapshots())}
+        else:
+            after = {*ids_of(merge(state, before.info, selection).snapshots)}
+        released = {one.id for one in before.all_snapshots()} - after
         if released:
             yield (
                 f"snapshots that the target no longer lists: {len(released):,}; a garbage "

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 
-from icectl.errors import RefNotFoundError, Remedy, UnsupportedError
+from icectl.errors import RefNotFoundError, Remedy
 from icectl.format.values import encode_flexbuffers
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import (
@@ -69,7 +69,7 @@ class Selection:
 def select_state(
     repository: Repository, selection: Selection, *, with_detached: bool
 ) -> Repository:
-    """The repository in the state that the target is to have.
+    """The repository in the state that the target is to have; in spec version 1, with all history.
 
     `with_detached`: a whole copy also has the snapshots that no ref leads to.
     """
@@ -79,11 +79,6 @@ def select_state(
     if selection.selects_refs and not (branches or tags):
         raise RefNotFoundError("no branch or tag matches the selection", hint=Remedy("list-refs"))
     if repository.info is None:
-        if selection.cuts_history:
-            raise UnsupportedError(
-                "the history of a repository of spec version 1 cannot be cut while it is copied",
-                hint=Remedy("copy-then-expire"),
-            )
         branches = _with_main(branches, tags, lambda tip: [*repository.ancestry(tip)][-1].id)
         return replace(repository, branch_tips=branches, tag_targets=tags)
     state = state_of(repository.info)
@@ -92,7 +87,7 @@ def select_state(
     if not (selection.is_whole and with_detached):
         info = _without(info, state.parents.keys() - state_of(info).reachable)
     if selection.cuts_history:
-        info = _without(info, _find_cut(state_of(info), selection))
+        info = _without(info, find_cut(state_of(info), selection))
     info = replace(
         info,
         config=without_storage_settings(info.config),
@@ -117,7 +112,7 @@ def _with_main(
     return {**branches, DEFAULT_BRANCH: root_of(tip)}
 
 
-def _find_cut(state: State, selection: Selection) -> Collection[SnapshotId]:
+def find_cut(state: State, selection: Selection) -> Collection[SnapshotId]:
     tips = {*state.branches.values(), *state.tags.values()}
     roots = {id_ for id_, parent in state.parents.items() if parent is None}
     if selection.shallow is not None:

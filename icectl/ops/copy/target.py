@@ -96,6 +96,18 @@ def open_target(storage: Storage, source: Storage) -> Repository | None:
     return None
 
 
+def check_target_online(target: Repository) -> None:
+    """`RefusedError` if the target is closed for changes, before anything is copied to it."""
+    location = target.storage.location
+    try:
+        target.check_online()
+    except RefusedError as error:
+        raise RefusedError(
+            f"the target {location} cannot be changed: {error.message}",
+            hint=Remedy("open-target", {"location": location}),
+        ) from None
+
+
 def check_same_repository(source: Repository, target: Repository) -> None:
     """`RefusedError` if the target never was a copy of the source, not even with `--force`."""
     problem = None
@@ -270,8 +282,19 @@ def merge(state: RepoInfo, before: RepoInfo, selection: Selection) -> RepoInfo:
 
 def is_up_to_date(state: Repository, target: Repository, selection: Selection) -> bool:
     if state.info is None or target.info is None:
-        return _plan_ref_files(state, target, selection).is_empty
+        return _plan_ref_files(state, target, selection).is_empty and _has_history(target, state)
     return not _entries(target.info, merge(state.info, target.info, selection))
+
+
+def _has_history(target: Repository, state: Repository) -> bool:
+    """Whether each snapshot has the same parent, which an expiration or a cut changes in V1."""
+    try:
+        parents = {one.id: one.parent_id for one in target.all_snapshots()}
+    except (FormatError, ObjectNotFoundError):  # the copy mends it
+        return False
+    return all(
+        one.id in parents and parents[one.id] == one.parent_id for one in state.all_snapshots()
+    )
 
 
 def _entries(before: RepoInfo, after: RepoInfo) -> tuple[UpdateType, ...]:
@@ -405,7 +428,11 @@ def _publish_v1(
 
 
 def _replace(storage: Storage, path: str, before: bytes | None, after: bytes) -> None:
-    """Write a ref file; `ConflictError` if another writer changed it."""
+    """Write a ref file; `ConflictError` if another writer changed it.
+
+    A copy that was killed before it wrote a branch leaves tags in a place that is not a
+    repository yet: what is there already is not a change by others.
+    """
     try:
         if before is None:
             storage.put_if_absent(path, after)
@@ -415,5 +442,10 @@ def _replace(storage: Storage, path: str, before: bytes | None, after: bytes) ->
             storage.put_if_match(path, after, found.version)
             return
     except (PreconditionFailedError, ObjectNotFoundError):
+        pass
+    try:
+        if storage.read(path) == after:
+            return
+    except ObjectNotFoundError:
         pass
     raise ConflictError(f"{path} was changed by somebody else meanwhile", hint=Remedy("copy-again"))

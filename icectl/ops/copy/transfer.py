@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -17,8 +17,11 @@ from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import OutOfTimeError
 from icectl.storage.bounded import in_batches
 from icectl.storage.contract import Outcome, Storage
+from icectl.storage.paths import check_length
 
 REPORT_EVERY = 256
+REPORT_AFTER = 1.0
+"""Seconds."""
 COMPARED_AT_ONCE = 512
 
 
@@ -46,50 +49,61 @@ class Transfer:
         """Copy the objects, given with their sizes."""
         known: dict[str, int] = {}
 
-        def paths() -> Iterator[str]:
+        def remembered() -> Iterator[tuple[str, int]]:
             for path, size in sizes:
                 known[path] = size
-                yield path
+                yield path, size
 
-        return self._report(self._copied(paths()), known)
-
-    def _copied(self, paths: Iterable[str]) -> Iterator[Outcome]:
         limit = {} if self.concurrency is None else {"concurrency": self.concurrency}
         if self.bytes_per_second is None and self.target.can_copy_from(self.source):
-            return self.target.copy_from(self.source, paths, **limit)
-        return self.target.write_many(self._paced(self.source.read_many(paths, **limit)), **limit)
+            outcomes = self.target.copy_from(self.source, remembered(), **limit)
+        else:
+            found = self.source.read_many((path for path, _ in remembered()), **limit)
+            outcomes = self.target.write_many(self._paced(found, known), **limit)
+        return self._report(outcomes, known)
 
     def _paced(
-        self, found: Iterable[tuple[str, bytes | StorageError]]
+        self, found: Iterable[tuple[str, bytes | StorageError]], sizes: Mapping[str, int]
     ) -> Iterator[tuple[str, bytes]]:
         began, sent = time.monotonic(), 0
         for path, data in found:
             if isinstance(data, StorageError):
                 raise data
+            check_length(path, len(data), sizes[path])
             yield path, data
             if self.bytes_per_second is not None:
                 sent += len(data)
-                time.sleep(max(0.0, sent / self.bytes_per_second - time.monotonic() + began))
+                self._sleep(sent / self.bytes_per_second - time.monotonic() + began)
 
     def _report(self, outcomes: Iterator[Outcome], sizes: dict[str, int]) -> Iterator[Moved]:
         objects = size = 0
+        reported_at = time.monotonic()
         try:
             for path, error in outcomes:
                 if error is not None:
                     raise error
                 objects, size = objects + 1, size + sizes.pop(path)
-                if objects == REPORT_EVERY:
+                if objects == REPORT_EVERY or time.monotonic() > reported_at + REPORT_AFTER:
                     yield Moved(objects, size)
                     objects = size = 0
-                    self._check_time()
+                    reported_at = time.monotonic()
+                self._check_time()
         except IcectlError as error:
             yield Moved(objects, size, error)
         else:
             yield Moved(objects, size)
 
     def _check_time(self) -> None:
-        if self.ends_at is not None and time.time() > self.ends_at:
+        if self.ends_at is not None and time.time() >= self.ends_at:
             raise out_of_time()
+
+    def _sleep(self, seconds: float) -> None:
+        """Sleep so long, but not beyond the end."""
+        if self.ends_at is not None:
+            seconds = min(seconds, self.ends_at - time.time())
+        if seconds > 0:
+            time.sleep(seconds)
+        self._check_time()
 
     def compare(self, sizes: Iterable[tuple[str, int]]) -> Iterator[Moved]:
         """Read the objects from both storages; a `StorageError` names one that differs."""

@@ -19,8 +19,8 @@ import numpy as np
 from icectl.errors import IcectlError, RefusedError, Remedy, UsageError
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import RepoInfo
+from icectl.ops.files import check_outside, open_private
 from icectl.ops.gc.plan import GcPlan, protect_snapshots, protect_usable, with_garbage
-from icectl.ops.private_files import open_private
 from icectl.pipeline.id_columns import BLOCK, IdSet, decode_names, union
 from icectl.pipeline.objects import Garbage, ObjectKind
 from icectl.pipeline.progress import Progress
@@ -84,14 +84,10 @@ def _is_same_place(one: str, other: str) -> bool:
     return Path(one).resolve() == Path(other).resolve()
 
 
-def check_plan_path(path: Path) -> None:
-    """`UsageError` before the work if the file could not be written after it."""
+def check_format(path: Path) -> None:
+    """Raise before the work if a library for the format of the file is missing."""
     if path.suffix == PARQUET:
         _import_parquet()
-    if not path.absolute().parent.is_dir():
-        raise UsageError(f"the directory of the plan file {path} does not exist")
-    if path.is_dir():
-        raise UsageError(f"the plan file {path} is a directory", hint="name a file in it")
 
 
 def write_plan(plan: GcPlan, only: Set[ObjectKind], path: Path) -> None:
@@ -99,11 +95,7 @@ def write_plan(plan: GcPlan, only: Set[ObjectKind], path: Path) -> None:
     plan = replace(
         plan, garbage={kind: found for kind, found in plan.garbage.items() if kind in only}
     )
-    if path.resolve().is_relative_to(Path(plan.repository.storage.location).resolve()):
-        raise UsageError(
-            f"the plan file {path} lies in the repository, and could replace a file of it",
-            hint="name a file elsewhere",
-        )
+    check_outside(path, plan.repository.storage.location)
     try:
         if path.suffix == PARQUET:
             _write_parquet(plan, path)

@@ -27,6 +27,7 @@ from icectl.ops.stats.result import (
     ArrayStats,
     ContainerStats,
     FreedStats,
+    GrowthStats,
     RefStats,
     SnapshotStats,
 )
@@ -38,6 +39,8 @@ Values = NDArray[np.int64]
 _LOCATION = np.dtype([("high", "<u8"), ("low", "<u8"), ("container", "<u8")])
 _MIXER = np.uint64(0x9E3779B97F4A7C15)
 _LARGEST = 2**63 - 1
+NAMED_ARRAYS = 9
+"""The growth names the largest arrays; a chart can tell this many and the others apart."""
 
 
 def rows_of_few(
@@ -202,13 +205,15 @@ class Totals:
         self._inline_of = np.zeros((num_manifests, 2), np.int64)
         self._bytes_of = np.zeros(num_manifests, np.int64)
         self._containers: dict[int, tuple[str, bool]] = {}
+        # By manifest and array: number and bytes of inline chunks.
+        self._inline_rows = np.zeros((0, 4), np.int64)
         inline: list[tuple[int, int, int, int]] = []
         for note in notes:
             self._bytes_of[note.number] = note.bytes
             self._containers |= note.containers
             inline += [(note.number, *sums) for sums in note.inline]
         if inline:
-            rows = np.array(inline, np.int64)
+            rows = self._inline_rows = np.array(inline, np.int64)
             np.add.at(self._inline_of, rows[:, 0], rows[:, 2:])
             np.add.at(self._inline, rows[:, 1], rows[:, 2:])
 
@@ -319,6 +324,34 @@ class Totals:
                 )
             )
         return tuple(reversed(found))
+
+    def growth(self) -> tuple[GrowthStats, ...]:
+        """Newest first, and of each version the largest arrays first, then the others."""
+        first = np.array([use.first for use in self._usage.manifests], np.int64)
+        inline = {
+            "first": first[self._inline_rows[:, 0]],
+            "array": self._inline_rows[:, 1],
+            "length": self._inline_rows[:, 3],
+        }
+        arrays = self.arrays()
+        largest = sorted(range(len(arrays)), key=lambda place: -arrays[place].total_bytes)
+        paths = [arrays[place].path for place in largest[:NAMED_ARRAYS]]
+        column_of = np.full(len(self._inline), len(paths), np.int64)
+        column_of[largest[: len(paths)]] = range(len(paths))
+        shape = (len(self._usage.snapshots), len(paths) + 1)
+        sums = np.zeros(shape, np.uint64)
+        for part in (self._native, self._virtual, inline):
+            cells = part["first"].astype(np.int64) * shape[1] + column_of[part["array"]]
+            sums += np.array(_sum_groups(cells, part["length"], sums.size), np.uint64).reshape(
+                shape
+            )
+        names = [*paths, None]
+        return tuple(
+            GrowthStats(info.id, names[column], size)
+            for info, row in zip(reversed(self._usage.snapshots), sums[::-1].tolist(), strict=True)
+            for column, size in enumerate(row)
+            if size
+        )
 
     def freed(self, num_snapshots: int) -> FreedStats:
         """What lacks the bit behind those of the refs: no version that stays needs it."""

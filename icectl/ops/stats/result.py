@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from icectl.model.ids import SnapshotId
@@ -43,6 +44,16 @@ class SnapshotStats:
     shared_bytes: int
     new_bytes: int
     """Of chunks that no older version refers to: the growth by this commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthStats:
+    """What a commit added to an array: the new bytes of a version, by array."""
+
+    id: SnapshotId
+    path: str | None
+    """None: all arrays but the largest."""
+    new_bytes: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +112,7 @@ class StatsResult:
     """None: not requested; the same holds for the next fields."""
     tags: tuple[RefStats, ...] | None
     snapshots: tuple[SnapshotStats, ...] | None
+    growth: tuple[GrowthStats, ...] | None
     could_free: FreedStats | None
     num_unreachable: int
     """Snapshots in the repo file that no ref reaches; their bytes are not counted."""
@@ -108,3 +120,29 @@ class StatsResult:
     @property
     def total_bytes(self) -> int:
         return self.native_bytes + self.virtual_bytes + self.inlined_bytes
+
+
+@dataclass(slots=True)
+class GroupStats:
+    """What a group and everything below it occupies; `level` is its depth in the hierarchy."""
+
+    level: int
+    name: str
+    bytes: int = 0
+    num_chunks: int = 0
+
+
+def sum_by_group(arrays: Sequence[ArrayStats], depth: int | None) -> list[GroupStats]:
+    """For each group and array the sum below it, beginning with the root.
+
+    Nodes below `depth` count only for their parent group.
+    """
+    rows: dict[tuple[str, ...], GroupStats] = {(): GroupStats(0, "/")}
+    for array in arrays:
+        path = array.path or "(not in any array)"
+        shown = tuple(part for part in path.split("/") if part)[:depth]
+        for end in range(len(shown) + 1):
+            row = rows.setdefault(shown[:end], GroupStats(end, "".join(shown[end - 1 : end])))
+            row.bytes += array.total_bytes
+            row.num_chunks += array.num_chunks
+    return [rows[key] for key in sorted(rows, key=lambda key: [part.encode() for part in key])]

@@ -40,6 +40,7 @@ class StatsOptions:
     by_branch: bool = False
     by_tag: bool = False
     by_snapshot: bool = False
+    by_growth: bool = False
     policy: Policy | None = None
     """Also report what expire under this policy, and then gc, would free."""
     choose_engine: ChooseEngine = local_engine
@@ -64,13 +65,14 @@ def measure(
         masks = {info.id: masks.get(info.id, 0) | (info.id in kept) << len(refs) for info in chosen}
     usage = read_usage(repository, chosen, progress)
     by_mask = by_ref or kept is not None
-    if by_mask or options.by_snapshot:
+    by_snapshot = options.by_snapshot or options.by_growth
+    if by_mask or by_snapshot:
         usage.mark(masks)
     num_masks = -(-(len(refs) + 1) // BITS) if by_mask else 0
     num_chunk_refs = sum(use.num_chunk_refs for use in usage.manifests)
     engine = options.choose_engine(num_chunk_refs)
     logger.info("engine: %s, for %s chunk references", engine.name, f"{num_chunk_refs:,}")
-    breakdown = Breakdown(num_masks, options.by_snapshot)
+    breakdown = Breakdown(num_masks, by_snapshot)
     work = sum_manifests(repository, usage, breakdown, read_containers(repository))
     by = [*breakdown.columns, "container"]
     notes, tables = engine.scan(work, progress).totals("length", by)
@@ -89,10 +91,11 @@ def measure(
         arrays=totals.arrays(),
         containers=totals.containers(),
         manifests=_manifest_stats(usage),
-        overwritten=_backup_stats(repository),
+        overwritten=measure_backups(repository),
         branches=totals.refs("branch") if options.by_branch else None,
         tags=totals.refs("tag") if options.by_tag else None,
         snapshots=totals.snapshots() if options.by_snapshot else None,
+        growth=totals.growth() if options.by_growth else None,
         could_free=None if kept is None else totals.freed(len(chosen) - len(kept)),
         num_unreachable=_count_unreachable(repository, chosen) if options.ref is None else 0,
     )
@@ -139,6 +142,6 @@ def _manifest_stats(usage: Usage) -> ManifestStats:
     )
 
 
-def _backup_stats(repository: Repository) -> BackupStats:
+def measure_backups(repository: Repository) -> BackupStats:
     sizes = [info.size or 0 for info in repository.storage.list(BACKUPS)]
     return BackupStats(len(sizes), sum(sizes))

@@ -1,0 +1,171 @@
+"""Maintain many repositories: on threads, each with its lock, its progress and its report."""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from contextlib import AbstractContextManager, nullcontext, suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+from icectl.cli.context import CommandContext
+from icectl.cli.failures import InterruptionError, describe_failure
+from icectl.cli.maintenance_lock import lock_name, maintenance_lock
+from icectl.cli.maintenance_policy import MAX_DELETE, OLDER_THAN, MaintenanceTable
+from icectl.cli.terminal import log_subject
+from icectl.errors import IcectlError, Remedy
+from icectl.model.redaction import redact_location
+from icectl.ops.maintain import MaintenanceResult, RepositoryMaintenance, maintain, report_result
+from icectl.ops.metrics import RepositoryMetrics, measure_metrics
+from icectl.pipeline.progress import Counter, Progress
+from icectl.render.gc import render_notes
+from icectl.repository.open import open_repository
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceRun:
+    """One run over the chosen repositories."""
+
+    context: CommandContext
+    tables: Sequence[MaintenanceTable]
+    jobs: int
+    max_seconds: float | None
+    wait_seconds: float
+    measures: bool
+    measured: dict[str, RepositoryMetrics] = field(default_factory=dict)
+    """By name, for those that could be read after the run."""
+    _serial: defaultdict[str, threading.Lock] = field(
+        default_factory=lambda: defaultdict(threading.Lock)
+    )
+    """One place may have two names in the config file; these wait for each other."""
+    _stopping: threading.Event = field(default_factory=threading.Event)
+    _noted: set[str] = field(default_factory=set)
+
+    def check(self) -> None:
+        """Raise `UsageError` for a mistake in any policy, before anything is done."""
+        for table in self.tables:
+            table.policy_at(self.context.now(), self.context.now())
+
+    def run(
+        self, *, dry_run: bool, show: Callable[[RepositoryMaintenance], None]
+    ) -> list[RepositoryMaintenance]:
+        """Maintain all and call `show` as each is done; Ctrl-C ends the wait for them.
+
+        The threads end with the process, which is safe at any time.
+        """
+        deadline = None if self.max_seconds is None else time.monotonic() + self.max_seconds
+        pool = ThreadPoolExecutor(self.jobs, "icectl-maintain")
+        work = partial(self._maintain, dry_run=dry_run, deadline=deadline)
+        futures = {pool.submit(work, table): table for table in self.tables}
+        done: dict[str, RepositoryMaintenance] = {}
+        try:
+            for future in as_completed(futures):
+                done[futures[future].repository] = future.result()
+                show(future.result())
+        except KeyboardInterrupt:
+            self._stopping.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+            for future, table in futures.items():
+                if table.repository not in done:
+                    done[table.repository] = self._interrupted(table, future, dry_run=dry_run)
+                    show(done[table.repository])
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+        return [done[table.repository] for table in self.tables]
+
+    def _interrupted(
+        self, table: MaintenanceTable, future: Future[RepositoryMaintenance], *, dry_run: bool
+    ) -> RepositoryMaintenance:
+        failure = InterruptionError(
+            "interrupted before it was begun" if future.cancelled() else "interrupted",
+            hint="the repository is consistent; the next run continues",
+        )
+        result = MaintenanceResult(dry_run, failure=failure)
+        return self._report(table, self._shown_location(table), result)
+
+    def _maintain(
+        self, table: MaintenanceTable, *, dry_run: bool, deadline: float | None
+    ) -> RepositoryMaintenance:
+        """Maintain one repository, on a thread of the pool."""
+        name = table.repository
+        log_subject.set(name)
+        context = self.context.for_repository(name)
+        progress = Progress(partial(self._start_phase, name), deadline)
+        result = MaintenanceResult(dry_run)
+        location = self._shown_location(table)
+        try:
+            storage = context.open_storage()
+            location = storage.location
+            lock: AbstractContextManager[None] = nullcontext()
+            if not dry_run:
+                warn = partial(self._warn, name)
+                lock = maintenance_lock(storage, context.environ, progress, warn, self.wait_seconds)
+            with self._serial[lock_name(storage)], lock:
+                result = maintain(
+                    storage,
+                    lambda now: table.policy_at(now, context.now()),
+                    progress,
+                    dry_run=dry_run,
+                )
+                if self.measures and not dry_run and result.is_readable:
+                    with suppress(IcectlError):
+                        self.measured[name] = measure_metrics(open_repository(storage))
+        except Exception as error:
+            result.failure = error
+        self._warn_of_result(name, result)
+        return self._report(table, location, result)
+
+    def _start_phase(
+        self, name: str, label: str, total: int | None, unit: str
+    ) -> AbstractContextManager[Counter]:
+        """Show the phase with the name of the repository; after Ctrl-C, nothing new begins."""
+        if self._stopping.is_set():
+            raise InterruptionError("interrupted")
+        return self.context.display.phase(f"{name}: {label}", total, unit)
+
+    def _report(
+        self, table: MaintenanceTable, location: str, result: MaintenanceResult
+    ) -> RepositoryMaintenance:
+        """Word the failure and the notes for this repository."""
+        context = self.context.for_repository(table.repository)
+        error = None
+        if result.failure is not None:
+            hint = getattr(result.failure, "hint", None)
+            if isinstance(hint, Remedy) and hint.name == "show-plan-without-limit":
+                call = f"icectl gc --older-than {shlex.quote(table.values[OLDER_THAN])} --dry-run"
+                result.failure.hint = (  # type: ignore[attr-defined]
+                    f"nothing was deleted; show the plan with `{call}`; if it is right, raise "
+                    f"{MAX_DELETE} in {table.config.path}"
+                )
+            error = describe_failure(result.failure, context)
+        if result.validate is not None:
+            notes = tuple(map(context.describe, result.validate.notes))
+            result.validate = replace(result.validate, notes=notes)
+        return report_result(table.repository, location, result, error)
+
+    def _warn_of_result(self, name: str, result: MaintenanceResult) -> None:
+        notes = [f"{key} {glob} does not match any name" for key, glob in result.idle_globs]
+        notes += [
+            f"the branch {branch} is kept: the ops log does not show when it was created"
+            for branch in result.branches_of_unknown_age
+        ]
+        for note in (f"{name}: {text}" for text in notes):
+            if note not in self._noted:  # when the plan was made
+                self._noted.add(note)
+                with suppress(OSError):
+                    self.context.note(note)
+        for note in render_notes(result.gc) if result.gc is not None else ():
+            self._warn(name, note)
+
+    def _warn(self, name: str, message: str) -> None:
+        """A closed stderr must not stop the maintenance."""
+        with suppress(OSError):
+            self.context.warn(f"{name}: {message}")
+
+    def _shown_location(self, table: MaintenanceTable) -> str:
+        """The location in the config file, for a storage that cannot be opened."""
+        return redact_location(table.config.repositories[table.repository].url)

@@ -1,0 +1,126 @@
+"""Find repositories below a location, by listing directories level by level.
+
+A repository is recognized by the names in its root, and nothing below it is listed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from icectl.errors import FormatError, ObjectNotFoundError, Remedy, StorageError, UnsupportedError
+from icectl.format.envelope import HEADER_SIZE, decode_header
+from icectl.pipeline.progress import Progress
+from icectl.repository.layout import DRAFT, ROOT_DIRECTORIES, STANDARD
+from icectl.repository.ops_log import BACKUPS, REPO_PATH
+from icectl.storage.bounded import map_on_threads
+from icectl.storage.contract import Storage
+from icectl.storage.paths import join_path
+
+LISTINGS_IN_FLIGHT = 32
+_DRAFT_NAMES = {DRAFT.refs, DRAFT.snapshots, DRAFT.manifests, DRAFT.chunks, DRAFT.attributes}
+_MAY_HAVE_REPO = {STANDARD.snapshots, STANDARD.refs, BACKUPS}
+"""Every repository with a repo file has one of them; other directories need no request for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRepository:
+    path: str
+    """Relative to the location that was searched; empty for that location itself."""
+    spec_version: int | None
+    """None if it is a draft of the specification, or the repo file is missing or damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class SkippedDirectory:
+    path: str
+    error: StorageError
+
+
+@dataclass(frozen=True, slots=True)
+class Discovery:
+    repositories: tuple[FoundRepository, ...]
+    """By path."""
+    skipped: tuple[SkippedDirectory, ...]
+    """Directories that could not be listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Visited:
+    path: str
+    found: FoundRepository | SkippedDirectory | None
+    below: tuple[str, ...] = ()
+
+
+def find_repositories(storage: Storage, depth: int, progress: Progress | None = None) -> Discovery:
+    """All repositories at most `depth` levels below the root of the storage."""
+    found: list[FoundRepository] = []
+    skipped: list[SkippedDirectory] = []
+    with (progress or Progress()).phase("looking for repositories", None, "directories") as counter:
+        level = [""]
+        for _ in range(depth + 1):
+            below: list[str] = []
+            for visited in _visit_all(storage, level):
+                counter.advance()
+                if isinstance(visited.found, FoundRepository):
+                    found.append(visited.found)
+                elif visited.found is not None:
+                    skipped.append(visited.found)
+                else:
+                    below += visited.below
+            level = below
+    return Discovery(
+        tuple(sorted(found, key=lambda one: one.path)),
+        tuple(sorted(skipped, key=lambda one: one.path)),
+    )
+
+
+def _visit_all(storage: Storage, paths: list[str]) -> Iterator[_Visited]:
+    if paths == [""] or not storage.is_object_store:
+        yield from (_visit(storage, path) for path in paths)
+        return
+    workers = min(LISTINGS_IN_FLIGHT, len(paths) or 1)
+    yield from map_on_threads(
+        lambda path: _visit(storage, path), paths, workers=workers, ahead=2 * workers
+    )
+
+
+def _visit(storage: Storage, path: str) -> _Visited:
+    """`StorageError` only if the root itself cannot be listed."""
+    try:
+        names = {*storage.list_directories(path)}
+        found = _recognize(storage, path, names)
+    except StorageError as error:
+        if not path:
+            raise
+        if isinstance(error.hint, Remedy) and error.hint.name == "follow-links":
+            return _Visited(path, None)  # links are not followed
+        return _Visited(path, SkippedDirectory(path, error))
+    return _Visited(path, found, tuple(sorted(join_path(path, name) for name in names)))
+
+
+def _recognize(storage: Storage, path: str, names: set[str]) -> FoundRepository | None:
+    if names & _MAY_HAVE_REPO:
+        try:
+            header = storage.read_range(join_path(path, REPO_PATH), 0, HEADER_SIZE)
+        except ObjectNotFoundError:
+            pass
+        else:
+            return FoundRepository(path, _read_spec_version(header))
+    for marks in ROOT_DIRECTORIES:
+        if names.issuperset(marks):
+            is_draft = DRAFT.refs in marks
+            if not is_draft:
+                return FoundRepository(path, 1 if STANDARD.refs in marks else None)
+            # Single letters alone could be anything, such as an index.
+            if names <= _DRAFT_NAMES:
+                return FoundRepository(path, None)
+    return None
+
+
+def _read_spec_version(header: bytes) -> int | None:
+    try:
+        decoded = decode_header(header)
+    except (FormatError, UnsupportedError):
+        return None
+    return None if decoded is None else decoded[0].spec_version
