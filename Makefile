@@ -5,15 +5,16 @@ PYTHON ?= $(shell bash tests/newest-python.sh)
 VENV ?= .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
-# One more than there are cores: many tests wait for servers and other processes.
-WORKERS ?= 3
+# Twice the number of cores of CI: many tests wait for servers and other processes.
+WORKERS ?= 4
 
 .PHONY: demo test test-all bench lint generate picture readme readme-benchmarks requirements clean
 
 $(VENV)/.installed: pyproject.toml requirements-dev.txt
 	@test -n "$(PYTHON)" || { echo "icectl needs Python 3.11 or newer; none was found" >&2; exit 1; }
 	test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
-	$(PIP) --require-hashes -r requirements-dev.txt
+	$(PIP) --require-hashes --no-compile -r requirements-dev.txt
+	-$(BIN)/python -m compileall -qq -j 0 $(VENV)/lib  # on all cores; pip would use one
 	$(PIP) --no-deps --no-build-isolation -e .
 	@touch $@
 
@@ -22,7 +23,7 @@ $(VENV)/.installed: pyproject.toml requirements-dev.txt
 requirements:
 	uv pip compile --quiet $(UPGRADE) --universal --python-version 3.11 --generate-hashes \
 	  --no-annotate --custom-compile-command "make requirements" \
-	  --extra test --extra spark --output-file requirements-dev.txt pyproject.toml
+	  --extra test --extra spark --extra report --output-file requirements-dev.txt pyproject.toml
 
 # Uses a new directory, or DEMO=DIRECTORY; never deletes anything.
 demo: $(VENV)/.installed
@@ -31,8 +32,7 @@ demo: $(VENV)/.installed
 lint: $(VENV)/.installed
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports & imports=$$!; $(BIN)/mypy --num-workers 2 && wait $$imports
 
 test: lint
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
@@ -51,6 +51,7 @@ generate: $(VENV)/.installed
 # The pictures and the output in README are real; these targets update them.
 picture: $(VENV)/.installed
 	$(BIN)/python -m tests.docs.picture
+	$(BIN)/python -m tests.docs.report_picture
 
 readme: picture
 	$(BIN)/python -m tests.docs.readme

@@ -10,6 +10,7 @@ Commit 1 makes /a and /a/t, 2 writes chunks and deletes /old, 3 moves /a/t to /b
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -81,29 +82,17 @@ def _array(path: str) -> NodeSnapshot:
         "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [5, 3]}},
     }
     extents = (ChunkIndexRange(0, 2), ChunkIndexRange(0, 2))
-    data = ArrayNodeData(
-        (),
-        ("time", None),
-        (ManifestRef(MANIFEST, extents),),
-        (DimensionShapeV2(10, 2), DimensionShapeV2(6, 2)),
-    )
+    shape = (DimensionShapeV2(10, 2), DimensionShapeV2(6, 2))
+    data = ArrayNodeData((), ("time", None), (ManifestRef(MANIFEST, extents),), shape)
     return NodeSnapshot(ARRAY, path, json.dumps(document).encode(), data)
 
 
+NO_LISTS = ("spec_version", "id", "extra")
+
+
 def _log(number: int, **fields: object) -> TransactionLog:
-    empty = dict.fromkeys(
-        [
-            "new_groups",
-            "new_arrays",
-            "deleted_groups",
-            "deleted_arrays",
-            "updated_arrays",
-            "updated_groups",
-            "updated_chunks",
-            "moved_nodes",
-        ],
-        (),
-    )
+    lists = [one.name for one in dataclasses.fields(TransactionLog) if one.name not in NO_LISTS]
+    empty = dict.fromkeys(lists, ())
     return TransactionLog(2, sid(number), **{**empty, **fields})  # type: ignore[arg-type]
 
 
@@ -134,31 +123,14 @@ MESSAGES = {
 METADATA = {1: {"author": "Zoë"}, 2: {}, 3: {}, 4: {"evil\x1b": "a\nb"}}
 
 
-def _flushed_at(number: int) -> int:
-    return START + number * 3600 * SECOND
-
-
-def _infos() -> tuple[SnapshotInfo, ...]:
-    first = SnapshotInfo(
-        INITIAL_SNAPSHOT_ID,
-        None,
-        START,
-        "Repository initialized",
-        encode_metadata({"__icechunk": {"is_root": True}}, 2),
-    )
-    return (
-        first,
-        *(
-            SnapshotInfo(
-                sid(number),
-                PARENTS[number],
-                _flushed_at(number),
-                MESSAGES[number],
-                encode_metadata(METADATA[number], 2),
-            )
-            for number in NODES
-        ),
-    )
+def _infos() -> list[SnapshotInfo]:
+    root = encode_metadata({"__icechunk": {"is_root": True}}, 2)
+    infos = [SnapshotInfo(INITIAL_SNAPSHOT_ID, None, START, "Repository initialized", root)]
+    for number, parent in PARENTS.items():
+        metadata = encode_metadata(METADATA[number], 2)
+        flushed_at = START + number * 3600 * SECOND
+        infos.append(SnapshotInfo(sid(number), parent, flushed_at, MESSAGES[number], metadata))
+    return infos
 
 
 def repo_info() -> RepoInfo:
@@ -178,7 +150,7 @@ def repo_info() -> RepoInfo:
         tags=(Ref("v1", sid(1)),),
         branches=(Ref("dev", sid(4)), Ref("main", sid(3))),
         deleted_tags=("gone",),
-        snapshots=_infos(),
+        snapshots=tuple(_infos()),
         status=RepoStatus(0, START),
         metadata=encode_metadata({"owner": "ocean team", "list": [1, {"x": None}]}, 2),
         latest_updates=tuple(
@@ -201,17 +173,8 @@ def write_small_repository(directory: Path) -> Path:
     for info in _infos():
         nodes = snapshots[info.id]
         manifests = (ManifestFileInfo(MANIFEST, 1234, 4),) if nodes else ()
-        snapshot = Snapshot(
-            2,
-            info.id,
-            None,
-            nodes,
-            info.flushed_at,
-            info.message,
-            info.metadata or (),
-            (),
-            manifests,
-        )
+        fields = (info.flushed_at, info.message, info.metadata or (), (), manifests)
+        snapshot = Snapshot(2, info.id, None, nodes, *fields)
         (directory / "snapshots" / str(info.id)).write_bytes(encode_snapshot(snapshot))
     for number, log in LOGS.items():
         data = encode_transaction_log(log)

@@ -213,7 +213,7 @@ def test_completes(
 def test_lists(shell, with_remotes: dict[str, str], tmp_path: Path) -> None:
     words = {command.name.split(" ")[0] for command in COMMANDS}
     assert words <= shell("icectl ", with_remotes, tmp_path)
-    assert shell("icectl remote ", with_remotes, tmp_path) == {"list", "show", "add", "remove"}
+    assert shell("icectl remote ", with_remotes, tmp_path) == set(subcommands("remote"))
     assert shell("icectl remote remove ", with_remotes, tmp_path) == {"production", "laboratory"}
     assert not (tmp_path / "wicked").exists()
 

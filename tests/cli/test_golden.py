@@ -1,19 +1,24 @@
-"""The output of every reading command on a repository with fixed ids, compared whole.
+"""The output of commands on a repository with fixed ids, compared whole.
 
-`ICECTL_UPDATE_GOLDEN=1 pytest tests/cli/test_golden.py` writes the files anew: read the diff.
+`golden/` has what a pipe gets from every reading command, `screens/` what a person sees on
+terminals of 60, 80 and 120 columns. `ICECTL_UPDATE_GOLDEN=1 pytest tests/cli/test_golden.py`
+writes the files again: read the diff.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.cli.small_repository import NOW, write_small_repository
+from tests.cli.terminals import Terminal
 from tests.command_line import Icectl
 
 GOLDEN = Path(__file__).parent / "golden"
+SCREENS = Path(__file__).parent / "screens"
 CALLS = [
     "log",
     "log --json",
@@ -57,6 +62,20 @@ CALLS = [
     "flags list",
     "flags list --json",
 ]
+ON_SCREEN = [
+    "log",
+    "log --oneline --all --graph",
+    "show",
+    "ls",
+    "ls --tree",
+    "branch list",
+    "tag list",
+    "ops-log",
+    "diff main~2 main",
+    "expire --keep-last 1 --dry-run",
+    "expire --help",
+    "--help",
+]
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +87,33 @@ def slug(call: str) -> str:
     return call.replace("/", "+").replace(" ", "_").replace("--", "").replace(":", ".")
 
 
+def compare(output: str, golden: Path) -> None:
+    if os.environ.get("ICECTL_UPDATE_GOLDEN"):
+        golden.write_text(output, encoding="utf-8")
+    assert output == golden.read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("call", CALLS)
 def test_output(icectl: Icectl, repository: Path, call: str) -> None:
     outcome = icectl(*call.split(), "-r", str(repository), ICECTL_NOW=NOW)
     assert (outcome.code, outcome.err) == (0, "")
     output = outcome.out.replace(str(repository), "REPOSITORY")
-    golden = GOLDEN / f"{slug(call)}.txt"
-    if os.environ.get("ICECTL_UPDATE_GOLDEN"):
-        golden.write_text(output, encoding="utf-8")
-    assert output == golden.read_text(encoding="utf-8")
+    compare(output, GOLDEN / f"{slug(call)}.txt")
     assert "\x1b" not in output
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+@pytest.mark.parametrize("call", ON_SCREEN)
+def test_screen(environ: dict[str, str], repository: Path, call: str, width: int) -> None:
+    command = [sys.executable, "-m", "icectl.cli.main", *call.split()]
+    terminal_variables = {"TERM": "xterm", "NO_COLOR": "1", "PAGER": "cat"}
+    variables = {**terminal_variables, "ICECTL_NOW": NOW, "ICECTL_REPO": str(repository)}
+    with Terminal(command, {**environ, **variables}, columns=width) as terminal:
+        text, code = terminal.finish()
+    assert code == 0
+    lines = [line.rstrip() for line in text.replace(str(repository), "REPOSITORY").splitlines()]
+    assert max(map(len, lines)) <= width
+    compare("\n".join(lines) + "\n", SCREENS / f"{slug(call)}-{width}.txt")
 
 
 def test_no_golden_file_is_left_over() -> None:

@@ -80,6 +80,7 @@ CALLS = (
     "log", "ls", "branch list", "tag list", "ops-log", "validate", "validate --level data", "stats",
     "gc --older-than 7d --overwritten-older-than 90d --dry-run", "expire --keep-last 2 --dry-run",
     "export objects --to out-objects", "export refs --to out-refs", "doctor", "config get",
+    "metrics --deep",
 )  # fmt: skip
 
 
@@ -113,7 +114,8 @@ def test_a_time_that_is_none(icectl: Icectl, repository: Path, call: str, value:
 @pytest.mark.parametrize(
     "option",
     [
-        "endpoint_url=http://[", "endpoint_url=http://h:99999999", f"endpoint_url={NOT_UTF8}",
+        "endpoint_url=http://[", "endpoint_url=http://[::1", "endpoint_url=http://h:x",
+        "endpoint_url=http://h:99999999", f"endpoint_url={NOT_UTF8}",
         "endpoint_url=", "anonymous=x", f"{NOT_UTF8}=1", "=", "x",
     ],
 )  # fmt: skip

@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,8 +26,9 @@ from icectl.model.repo import (
     SnapshotInfo,
     Update,
 )
+from tests.command_line import Icectl
 
-Capture = pytest.CaptureFixture[str]
+Inspect = Callable[..., Any]
 CHUNK = ChunkId(bytes(range(12)))
 
 
@@ -68,11 +71,21 @@ def manifest_file(tmp_path: Path) -> Path:
     return path
 
 
-def test_json_has_the_keys_of_the_contract(repo_file: Path, capsys: Capture) -> None:
-    assert run(["inspect-file", str(repo_file), "--json"], {}) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["kind"] == "repo"
-    assert document["generation"] == "v2"
+@pytest.fixture
+def inspect(icectl: Icectl) -> Inspect:
+    """The document of a file without problems."""
+
+    def call(*words: str | Path) -> Any:
+        outcome = icectl("inspect-file", *map(str, words), "--json")
+        assert (outcome.code, outcome.err) == (0, "")
+        return outcome.document
+
+    return call
+
+
+def test_json_has_the_keys_of_the_contract(repo_file: Path, inspect: Inspect) -> None:
+    document = inspect(repo_file)
+    assert (document["kind"], document["generation"]) == ("repo", "v2")
     assert document["header"]["spec_version"] == 2
     assert document["header"]["file_type"] == "repo"
     assert document["size_bytes"] == repo_file.stat().st_size
@@ -83,33 +96,26 @@ def test_json_has_the_keys_of_the_contract(repo_file: Path, capsys: Capture) -> 
     assert update["update_type"] == {"type": "RepoInitializedUpdate"}
 
 
-def test_text_escapes_what_the_file_says(repo_file: Path, capsys: Capture) -> None:
-    assert run(["inspect-file", str(repo_file)], {}) == 0
-    shown = capsys.readouterr().out
+def test_text_escapes_what_the_file_says(repo_file: Path, icectl: Icectl) -> None:
+    shown = icectl("inspect-file", str(repo_file)).out
     assert "\x1b" not in shown
     assert "1CECHNKREP0F1RSTCMT0" in shown
 
 
-def test_a_lone_manifest(manifest_file: Path, capsys: Capture) -> None:
-    assert run(["inspect-file", str(manifest_file), "--json"], {}) == 0
-    refs = json.loads(capsys.readouterr().out)["content"]["arrays"][0]["refs"]
+def test_a_lone_manifest(manifest_file: Path, inspect: Inspect) -> None:
+    refs = inspect(manifest_file)["content"]["arrays"][0]["refs"]
     assert (refs["native"], refs["inline"], refs["virtual"], refs["count"]) == (1, 1, 1, 3)
 
 
-def test_references_are_streamed(manifest_file: Path, capsys: Capture) -> None:
-    assert run(["inspect-file", str(manifest_file), "--refs", "--jsonl"], {}) == 0
-    native, inline, virtual = map(json.loads, capsys.readouterr().out.splitlines())
+def test_references_are_streamed(manifest_file: Path, icectl: Icectl) -> None:
+    outcome = icectl("inspect-file", str(manifest_file), "--refs", "--jsonl")
+    native, inline, virtual = map(json.loads, outcome.out.splitlines())
     assert native["chunk_id"] == str(CHUNK)
     assert (native["index"], native["offset"], native["length"]) == ([0, 0], 5, 10)
     assert (inline["kind"], inline["length"]) == ("inline", 6)
     assert virtual["location"] == "s3://bucket/file.nc"
     assert virtual["offset"] == str(2**60)
     assert virtual["checksum_last_modified"] == 1_700_000_000
-
-
-def test_references_of_something_else(repo_file: Path, capsys: Capture) -> None:
-    assert run(["inspect-file", str(repo_file), "--refs"], {}) == 2
-    assert "only a manifest has references" in capsys.readouterr().err
 
 
 def test_raw_payload_from_stdin(
@@ -121,23 +127,21 @@ def test_raw_payload_from_stdin(
     assert capsysbinary.readouterr().out == decode_envelope(data).payload
 
 
-def test_by_name_and_by_id(shared_fixtures: Path, capsys: Capture) -> None:
+def test_by_name_and_by_id(shared_fixtures: Path, icectl: Icectl, inspect: Inspect) -> None:
     location = str(shared_fixtures / "test-repo-v1")
     for name in ("snapshots/4QF8JA0YPDN51MHSSYVG", "4qf8ja0ypdn51mhssyvg"):
-        assert run(["inspect-file", "-r", location, name, "--json"], {}) == 0
-        document = json.loads(capsys.readouterr().out)
+        document = inspect("-r", location, name)
         assert document["path"] == "snapshots/4QF8JA0YPDN51MHSSYVG"
         assert document["content"]["id"] == "4QF8JA0YPDN51MHSSYVG"
-    assert run(["inspect-file", "-r", location, "4QF8JA0YPDN51MHSSYV0"], {}) == 12
+    assert icectl("inspect-file", "-r", location, "4QF8JA0YPDN51MHSSYV0").code == 12
 
 
-def test_every_fixture_is_read_without_a_problem(shared_fixtures: Path, capsys: Capture) -> None:
+def test_every_fixture_is_read_without_a_problem(shared_fixtures: Path, inspect: Inspect) -> None:
     kinds = {"snapshots": "snapshot", "manifests": "manifest", "transactions": "transaction_log"}
     files = [path for path in sorted(shared_fixtures.rglob("*")) if path.is_file()]
     assert files
     for path in files:
-        assert run(["inspect-file", str(path), "--json"], {}) == 0, path
-        document = json.loads(capsys.readouterr().out)
+        document = inspect(path)
         assert document["problems"] == [], path
         if path.parent.name in kinds:
             assert document["kind"] == kinds[path.parent.name]
@@ -145,30 +149,27 @@ def test_every_fixture_is_read_without_a_problem(shared_fixtures: Path, capsys: 
             assert document["kind"] == "ref"
 
 
-def test_a_cut_file_shows_where(repo_file: Path, capsys: Capture) -> None:
+def test_a_cut_file_shows_where(repo_file: Path, icectl: Icectl) -> None:
     whole = repo_file.read_bytes()
     repo_file.write_bytes(whole[:-3])
-    assert run(["inspect-file", str(repo_file)], {}) == 13
-    output = capsys.readouterr()
-    assert f"(at byte {len(whole) - 3})" in output.err
-    assert "kind:" in output.out
+    outcome = icectl("inspect-file", str(repo_file))
+    assert outcome.code == 13
+    assert f"(at byte {len(whole) - 3})" in outcome.err
+    assert "kind:" in outcome.out
 
 
-def test_what_can_be_read_of_a_damaged_file_is_shown(repo_file: Path, capsys: Capture) -> None:
+def test_what_can_be_read_of_a_damaged_file_is_shown(repo_file: Path, icectl: Icectl) -> None:
     info = decode_repo(repo_file.read_bytes())
     payload = bytearray(decode_envelope(repo_file.read_bytes()).payload)
     message = payload.index(info.snapshots[0].message.encode())
     payload[message : message + 2] = b"\xff\xff"
     repo_file.write_bytes(encode_envelope(payload, FileType.REPO_INFO, 2))
-    assert run(["inspect-file", str(repo_file), "--json"], {}) == 13
-    output = capsys.readouterr()
-    document = json.loads(output.out)
-    assert document["content"]["branches"] == [{"name": "main", "snapshot_index": 0}]
-    assert document["content"]["snapshots"][0]["id"] == "1CECHNKREP0F1RSTCMT0"
-    assert "SnapshotInfo.message" in document["problems"][0]
-    error = json.loads(output.err)["error"]
-    assert error["exit_code"] == 13
-    assert f"at byte {message}" in error["message"]
+    outcome = icectl("inspect-file", str(repo_file), "--json")
+    assert outcome.document["content"]["branches"] == [{"name": "main", "snapshot_index": 0}]
+    assert outcome.document["content"]["snapshots"][0]["id"] == "1CECHNKREP0F1RSTCMT0"
+    assert "SnapshotInfo.message" in outcome.document["problems"][0]
+    assert outcome.code == outcome.error["exit_code"] == 13
+    assert f"at byte {message}" in outcome.error["message"]
 
 
 @pytest.mark.parametrize(
@@ -179,28 +180,21 @@ def test_what_can_be_read_of_a_damaged_file_is_shown(repo_file: Path, capsys: Ca
         (["file:///absent"], 14, "absent does not exist"),
         (["--raw", "--json", "-"], 2, "--raw"),
         (["--jsonl", "-"], 2, "--jsonl requires --refs"),
+        (["./lone", "--refs"], 2, "only a manifest has references"),
     ],
 )
 def test_wrong_input(
     words: list[str],
     code: int,
     says: str,
-    tmp_path: Path,
+    repo_file: Path,
     monkeypatch: pytest.MonkeyPatch,
-    capsys: Capture,
+    icectl: Icectl,
 ) -> None:
-    monkeypatch.chdir(tmp_path)
-    assert run(["inspect-file", *words], {}) == code
-    assert says in capsys.readouterr().err
-
-
-def test_foreign_bytes_are_a_chunk(tmp_path: Path, capsys: Capture) -> None:
-    path = tmp_path / "chunk"
-    path.write_bytes(bytes(range(256)))
-    assert run(["inspect-file", str(path), "--json"], {}) == 0
-    document = json.loads(capsys.readouterr().out)
-    assert document["kind"] == "chunk"
-    assert document["header"] is None
+    monkeypatch.chdir(repo_file.rename(repo_file.with_name("lone")).parent)
+    outcome = icectl("inspect-file", *words)
+    assert outcome.code == code
+    assert says in outcome.err
 
 
 ID = str(INITIAL_SNAPSHOT_ID)
@@ -224,33 +218,32 @@ ID = str(INITIAL_SNAPSHOT_ID)
     ],
 )
 def test_a_name_promises_a_kind(
-    name: str, data: bytes, says: str, tmp_path: Path, capsys: Capture
+    name: str, data: bytes, says: str, tmp_path: Path, icectl: Icectl
 ) -> None:
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    assert run(["inspect-file", str(path), "--json"], {}) == 13
-    output = capsys.readouterr()
-    document = json.loads(output.out)
-    assert (document["kind"], document["content"]) == ("unknown", {})
-    assert says in document["problems"][0]
-    assert says in json.loads(output.err)["error"]["message"]
-    assert run(["inspect-file", str(path)], {}) == 13
+    outcome = icectl("inspect-file", str(path), "--json")
+    assert (outcome.document["kind"], outcome.document["content"]) == ("unknown", {})
+    assert says in outcome.document["problems"][0]
+    assert says in outcome.error["message"]
+    assert outcome.code == icectl("inspect-file", str(path)).code == 13
 
 
-def test_a_file_in_the_wrong_place(repo_file: Path, tmp_path: Path, capsys: Capture) -> None:
+def test_a_file_in_the_wrong_place(repo_file: Path, tmp_path: Path, icectl: Icectl) -> None:
     path = tmp_path / "snapshots" / ID
     path.parent.mkdir()
     path.write_bytes(repo_file.read_bytes())
-    assert run(["inspect-file", str(path), "--json"], {}) == 13
-    output = capsys.readouterr()
-    assert "not a valid snapshot file: the content is a repo" in output.err
-    assert json.loads(output.out)["content"]["branches"]
+    outcome = icectl("inspect-file", str(path), "--json")
+    assert outcome.code == 13
+    assert "not a valid snapshot file: the content is a repo" in outcome.err
+    assert outcome.document["content"]["branches"]
 
 
 @pytest.mark.parametrize(
     ("name", "data", "kind"),
     [
+        ("chunk", bytes(range(256)), "chunk"),
         (f"chunks/{ID}", b"", "chunk"),
         ("snapshots/notes", b"x", "chunk"),
         ("r/notes.json", b"[]", "chunk"),
@@ -259,36 +252,35 @@ def test_a_file_in_the_wrong_place(repo_file: Path, tmp_path: Path, capsys: Capt
     ],
 )
 def test_other_names_promise_nothing(
-    name: str, data: bytes, kind: str, tmp_path: Path, capsys: Capture
+    name: str, data: bytes, kind: str, tmp_path: Path, inspect: Inspect
 ) -> None:
     path = tmp_path / name
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-    assert run(["inspect-file", str(path), "--json"], {}) == 0
-    assert json.loads(capsys.readouterr().out)["kind"] == kind
+    document = inspect(path)
+    assert (document["kind"], document["header"]) == (kind, None)
 
 
-def test_generations_are_named_as_in_status(shared_fixtures: Path, capsys: Capture) -> None:
+def test_generations_are_named_as_in_status(
+    shared_fixtures: Path, icectl: Icectl, inspect: Inspect
+) -> None:
     for name, generation in (("alpha8", "alpha-raw"), ("0.1.0", "alpha-binary")):
         repository = shared_fixtures / f"test-repo-{name}"
         file = next((repository / "snapshots").iterdir())
-        assert run(["inspect-file", str(file), "--json"], {}) == 0
-        assert json.loads(capsys.readouterr().out)["generation"] == generation
-        assert run(["status", "-r", str(repository), "--json"], {}) == 0
-        assert json.loads(capsys.readouterr().out)["generation"] == generation
+        status = icectl("status", "-r", str(repository), "--json").document
+        assert inspect(file)["generation"] == status["generation"] == generation
 
 
 @pytest.mark.parametrize("name", ["../x", "/etc/hosts", "snapshots//x", "a/./b"])
-def test_a_name_outside_the_repository(name: str, shared_fixtures: Path, capsys: Capture) -> None:
-    location = str(shared_fixtures / "test-repo-v1")
-    assert run(["inspect-file", "-r", location, name], {}) == 2
-    error = capsys.readouterr().err
-    assert "is not the name of a file inside the repository" in error
-    assert "hint: " in error
+def test_a_name_outside_the_repository(name: str, shared_fixtures: Path, icectl: Icectl) -> None:
+    outcome = icectl("inspect-file", "-r", str(shared_fixtures / "test-repo-v1"), name)
+    assert outcome.code == 2
+    assert "is not the name of a file inside the repository" in outcome.err
+    assert "hint: " in outcome.err
 
 
 def test_a_file_that_may_not_be_looked_at(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Capture
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, icectl: Icectl
 ) -> None:
     def deny(*_arguments: object, **_options: object) -> None:
         raise PermissionError(13, "Permission denied")
@@ -296,5 +288,6 @@ def test_a_file_that_may_not_be_looked_at(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(Path, "stat", deny)
     monkeypatch.setattr(Path, "open", deny)
-    assert run(["inspect-file", "repository/repo"], {}) == 2
-    assert "cannot be read: Permission denied" in capsys.readouterr().err
+    outcome = icectl("inspect-file", "repository/repo")
+    assert outcome.code == 2
+    assert "cannot be read: Permission denied" in outcome.err

@@ -38,15 +38,6 @@ def every_error(kind: type[IcectlError] = IcectlError) -> list[type[IcectlError]
     return [kind, *(found for below in kind.__subclasses__() for found in every_error(below))]
 
 
-def test_help_lists_every_command_group_and_exit_code(icectl: Icectl) -> None:
-    outcome = icectl("--help")
-    assert outcome.code == 0 and outcome.err == ""
-    for entry in app.COMMANDS:
-        assert f"\n  {entry.name.split(' ')[0]} " in outcome.out
-    for code, meaning in EXIT_CODES:
-        assert f"{code}  {meaning}" in outcome.out
-
-
 @pytest.mark.parametrize("entry", app.COMMANDS, ids=lambda entry: entry.name)
 def test_help_of_each_command(icectl: Icectl, entry: app.Command) -> None:
     outcome = icectl(*entry.name.split(" "), "--help")

@@ -65,5 +65,5 @@ def test_ages() -> None:
 
 
 def test_an_age_before_all_dates() -> None:
-    with pytest.raises(UsageError, match="before the year 1"):
+    with pytest.raises(UsageError):
         parse_moment("999999999y", 0)

@@ -6,10 +6,14 @@ import os
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from icectl.format.repo import decode_repo, encode_repo
+from icectl.model.ids import SnapshotId
+from icectl.model.repo import SnapshotInfo
 from tests.cli.small_repository import sid, write_small_repository
 from tests.command_line import Icectl, Outcome
 from tests.patience import PATIENCE_SECONDS
@@ -49,7 +53,7 @@ def refused(outcome: Outcome, code: int, sentence: str, hint: str | None = None)
         ("log branch:", 12, "there is no branch ''", None),
         ("log branch:v1", 12, "there is no branch v1", None),
         ("log --all main", 2, "--all and a REF", "omit one of them"),
-        ("log --all --path /a", 2, "--path and --all", "omit --all"),
+        ("log --all --path /a", 2, "--all and --path", "omit one of them"),
         ("log --since someday", 2, "'someday' is not a time", "2024-01-31"),
         ("log --path /nowhere/else", 12, "there never was a node /nowhere/else", "icectl ls"),
         ("log --path /a/tt", 12, "there never was a node /a/tt", "/b/t"),
@@ -166,11 +170,6 @@ def test_google_credentials_of_the_environment_that_are_no_file(
         file.write_text("HUNTER2")
 
 
-def test_a_secret_with_a_slash_is_told_from_a_port(icectl: Icectl) -> None:
-    outcome = icectl("log", "-r", "s3://AK:HUN/TER2@bucket/x")
-    refused(outcome, 2, "a user name or a password", "standard variables")
-
-
 NO_UTF8 = "\udcff"
 """How Python shows a byte of the command line that is no UTF-8."""
 
@@ -263,12 +262,6 @@ def test_init_shows_a_location_on_one_line(icectl: Icectl, tmp_path: Path) -> No
     assert outcome.out == f"created a repository of spec version 2 at {tmp_path}/a\\n\\x1b[31mb\n"
 
 
-@pytest.mark.parametrize("url", ["http://[::1", "http://host:99999999", "http://host:x"])
-def test_an_endpoint_that_is_no_url(icectl: Icectl, url: str) -> None:
-    outcome = icectl("log", "-r", "s3://b/x", "--storage-option", f"endpoint_url={url}")
-    refused(outcome, 2, "endpoint_url is not an http(s) URL", "http://HOST:PORT")
-
-
 @pytest.mark.parametrize(
     ("closed", "call", "code"),
     [
@@ -319,16 +312,10 @@ def test_a_prefix_of_two_snapshots(icectl: Icectl, tmp_path: Path) -> None:
     official.linear_history(location, 2)
     first = icectl("log", "--json", "-r", str(location)).document["snapshots"][0]["id"]
     # Ids are random, so a second one with the same beginning is made by hand.
-    from icectl.format.repo import decode_repo, encode_repo
-    from icectl.model.ids import SnapshotId
-    from icectl.model.repo import SnapshotInfo
-
     info = decode_repo((location / "repo").read_bytes())
     raw = SnapshotId.parse(first)
     twin = SnapshotInfo(SnapshotId(raw[:-1] + bytes([raw[-1] ^ 255])), raw, 2**50, "twin")
-    import dataclasses
-
-    edited = dataclasses.replace(info, snapshots=(*info.snapshots, twin))
+    edited = replace(info, snapshots=(*info.snapshots, twin))
     (location / "repo").write_bytes(encode_repo(edited))
     outcome = icectl("log", first[:10].lower(), "-r", str(location))
     refused(outcome, 12, "is the beginning of 2 snapshot ids", first)
@@ -340,10 +327,8 @@ def test_a_name_that_is_a_branch_and_a_tag(icectl: Icectl, repository: Path) -> 
     refused(icectl("log", "dev", "-r", str(repository)), 12, "both", "branch:dev or tag:dev")
     tag = icectl("log", "tag:dev", "-n", "1", "--json", "-r", str(repository)).document
     branch = icectl("log", "branch:dev", "-n", "1", "--json", "-r", str(repository)).document
-    assert (tag["snapshots"][0]["message"], branch["snapshots"][0]["message"]) == (
-        "moved",
-        "experiment",
-    )
+    assert tag["snapshots"][0]["message"] == "moved"
+    assert branch["snapshots"][0]["message"] == "experiment"
 
 
 def test_no_repository(icectl: Icectl, tmp_path: Path) -> None:
@@ -407,7 +392,9 @@ def test_ops_log_without_any_snapshot(icectl: Icectl, repository: Path) -> None:
     assert icectl("ops-log", "--json", "-r", str(repository)).document == complete
     # A branch needs its snapshot no more than the ops log does.
     assert icectl("branch", "list", "-r", str(repository)).code == 0
-    refused(icectl("ls", "-r", str(repository)), 13, "the file is missing", "icectl validate")
+    for call in ("ls", "stats"):  # damage, and not a storage that failed
+        outcome = icectl(call, "-r", str(repository))
+        refused(outcome, 13, "the file is missing", "icectl validate")
 
 
 def test_ops_log_with_a_missing_backup(icectl: Icectl, tmp_path: Path) -> None:
@@ -423,13 +410,10 @@ def test_ops_log_with_a_missing_backup(icectl: Icectl, tmp_path: Path) -> None:
         backup.write_bytes(b"damaged")
     outcome = icectl("ops-log", "--json", "-r", str(location))
     assert outcome.code == 3
+    # An operation without a state before it can no longer be undone.
+    lost = {"undoable": 0, "not_undoable_because": 0}
     for shown, before in zip(outcome.document["updates"], whole, strict=False):
-        # An operation without a state before it can no longer be undone.
-        assert {**shown, "undoable": 0, "not_undoable_because": 0} == {
-            **before,
-            "undoable": 0,
-            "not_undoable_because": 0,
-        }
+        assert {**shown, **lost} == {**before, **lost}
     assert 0 < len(outcome.document["updates"]) < len(whole)
     assert outcome.document["beyond_reach"]["path"].startswith("overwritten/repo.")
     assert "cannot be shown" in outcome.err
@@ -455,13 +439,6 @@ def test_a_damaged_repository(icectl: Icectl, repository: Path) -> None:
     assert icectl("log", "-r", str(repository)).code == 0
     (repository / "repo").write_bytes(b"not a repo")
     refused(icectl("log", "-r", str(repository)), 13, "repo: ", "icectl validate")
-
-
-def test_a_file_that_the_repository_names_is_missing(icectl: Icectl, repository: Path) -> None:
-    """Damage, and not a storage that failed."""
-    shutil.rmtree(repository / "snapshots")
-    outcome = icectl("stats", "-r", str(repository))
-    refused(outcome, 13, "snapshots/", "icectl validate")
 
 
 def test_a_file_that_the_user_names_is_missing(icectl: Icectl, repository: Path) -> None:

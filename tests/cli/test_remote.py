@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import stat
 import tomllib
 from pathlib import Path
@@ -32,16 +33,13 @@ def test_add_show_list_remove(icectl: Icectl, environ: dict[str, str]) -> None:
     assert icectl("remote", "show", "lab", "--json").document == expected
     assert icectl("remote", "list", "--json").document == {"remotes": [expected]}
     assert icectl("remote", "list").out == "NAME  LOCATION\nlab   s3://bucket/x\n"
-    assert icectl("remote", "remove", "lab").code == 0
+    assert icectl("remote", "add", "a", "gs://bucket/a").code == 0
+    lines = icectl("remote", "list", "--jsonl").out.splitlines()
+    assert [json.loads(line)["name"] for line in lines] == ["lab", "a"]
+    for name in ("lab", "a"):
+        assert icectl("remote", "remove", name).code == 0
     assert path.read_text() == ""
     assert icectl("remote", "list", "--jsonl").out == ""
-
-
-def test_jsonl_is_one_object_per_remote(icectl: Icectl) -> None:
-    for name in ("b", "a"):
-        icectl("remote", "add", name, f"gs://bucket/{name}")
-    lines = icectl("remote", "list", "--jsonl").out.splitlines()
-    assert [line.partition(",")[0] for line in lines] == ['{"name":"b"', '{"name":"a"']
 
 
 def test_a_path_is_kept_absolute(
@@ -59,6 +57,7 @@ def test_a_path_is_kept_absolute(
         (["add", "lab", "s3://other/x"], 16),
         (["add", "bad/name", "s3://other/x"], 2),
         (["add", "", "s3://other/x"], 2),
+        (["add", "x", ""], 2),
         (["add", "x", "ftp://other/x"], 2),
         (["add", "x", "s3://"], 2),
         (["add", "x", "s3://b/x", "--storage-option", "nonsense=1"], 2),
@@ -76,23 +75,32 @@ def test_refusals(icectl: Icectl, arguments: list[str], code: int) -> None:
     assert len(icectl("remote", "list", "--json").document["remotes"]) == 1
 
 
+SECRET_KEYS = (
+    "secret",
+    "aws_secret_access_key",
+    "key",
+    "token",
+    "sas_token",
+    "password",
+    "api_key",
+)
+
+
 @pytest.mark.parametrize(
-    "key", ["secret", "aws_secret_access_key", "key", "token", "sas_token", "password", "api_key"]
+    "words",
+    [
+        *(("s3://b/x", "--storage-option", f"{key}=hunter2") for key in SECRET_KEYS),
+        ("s3://me:hunter2@bucket/x",),
+    ],
 )
 def test_a_secret_is_refused_and_not_repeated(
-    icectl: Icectl, environ: dict[str, str], key: str
+    icectl: Icectl, environ: dict[str, str], words: tuple[str, ...]
 ) -> None:
-    outcome = icectl("remote", "add", "x", "s3://b/x", "--storage-option", f"{key}=hunter2", "-vv")
+    outcome = icectl("remote", "add", "x", *words, "-vv")
     assert outcome.code == 2
     assert "hunter2" not in outcome.err + outcome.out
-    assert "AWS_PROFILE" in outcome.err
+    assert "standard variables or files" in outcome.err
     assert not Path(environ["ICECTL_CONFIG"]).exists()
-
-
-def test_a_password_in_a_location_is_refused_and_not_repeated(icectl: Icectl) -> None:
-    outcome = icectl("remote", "add", "x", "s3://me:hunter2@bucket/x")
-    assert outcome.code == 2
-    assert "hunter2" not in outcome.err + outcome.out
 
 
 def test_a_password_written_by_hand_is_not_used(icectl: Icectl, config: Path) -> None:
@@ -102,11 +110,6 @@ def test_a_password_written_by_hand_is_not_used(icectl: Icectl, config: Path) ->
         assert outcome.code == 2
         assert "a user name or a password" in outcome.err
         assert "hunter2" not in outcome.out + outcome.err
-
-
-def test_an_empty_location_has_no_name(icectl: Icectl, environ: dict[str, str]) -> None:
-    assert icectl("remote", "add", "x", "").code == 2
-    assert not Path(environ["ICECTL_CONFIG"]).exists()
 
 
 def test_a_secret_written_by_hand_is_hidden(icectl: Icectl, config: Path) -> None:
@@ -165,18 +168,17 @@ def test_an_inline_table_can_be_changed(icectl: Icectl, config: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["[repositories", "repositories = 1", "[repositories.x]\n", "[repositories]\nx = 1\n"]
+    "data",
+    [
+        *(b"[repositories", b"repositories = 1", b"[repositories.x]\n", b"[repositories]\nx = 1\n"),
+        b"\xff\xfe",
+    ],
 )
-def test_a_malformed_file_is_told(icectl: Icectl, config: Path, text: str) -> None:
-    config.write_text(text)
+def test_a_malformed_file_is_told(icectl: Icectl, config: Path, data: bytes) -> None:
+    config.write_bytes(data)
     outcome = icectl("remote", "list")
     assert outcome.code == 2
     assert str(config) in outcome.err
-
-
-def test_a_file_that_is_no_text_is_told(icectl: Icectl, config: Path) -> None:
-    config.write_bytes(b"\xff\xfe")
-    assert icectl("remote", "list").code == 2
 
 
 def test_a_linked_file_stays_a_link(icectl: Icectl, config: Path, tmp_path: Path) -> None:
@@ -191,3 +193,15 @@ def test_where_the_file_is_looked_for(icectl: Icectl, tmp_path: Path) -> None:
     assert (tmp_path / "x" / "icectl" / "config.toml").exists()
     icectl("remote", "add", "x", "s3://a/b", ICECTL_CONFIG="", HOME=str(tmp_path / "h"))
     assert (tmp_path / "h" / ".config" / "icectl" / "config.toml").exists()
+
+
+def test_a_signature_in_the_config_file_is_not_shown(
+    icectl: Icectl, environ: dict[str, str]
+) -> None:
+    config = Path(environ["ICECTL_CONFIG"])
+    config.parent.mkdir(exist_ok=True)
+    config.write_text('[repositories.x]\nlocation = "https://h/x?X-Amz-Signature=hunter2"\n')
+    for words in (("list",), ("show", "x"), ("list", "--json")):
+        outcome = icectl("remote", *words)
+        assert outcome.code == 0
+        assert "hunter2" not in outcome.out + outcome.err

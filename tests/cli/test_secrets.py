@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from icectl.cli.engines import SparkPlace
 from tests.command_line import Icectl
 from tests.official import ic, linear_history, zarr
 from tests.official.histories import create
@@ -168,9 +169,8 @@ def test_a_secret_for_spark(icectl: Icectl, repository: Path, setting: str, tmp_
     ],
 )
 def test_a_setting_of_spark_that_is_no_secret(setting: str) -> None:
-    from icectl.cli.locations import check_spark_conf
-
-    check_spark_conf([setting])
+    key, _, value = setting.partition("=")
+    assert SparkPlace(spark_conf=[setting]).parse().conf == {key: value}
 
 
 @pytest.fixture

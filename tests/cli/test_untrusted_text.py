@@ -8,6 +8,7 @@ import json
 import re
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -55,11 +56,16 @@ def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
         repo_before_updates="missing\x1b[2J",
     )
     (directory / "repo").write_bytes(encode_repo(edited))
+    change_array(directory, _evil)
+    return directory
+
+
+def change_array(directory: Path, change: Callable[[NodeSnapshot], NodeSnapshot]) -> None:
+    """Change the array /b/t of the newest snapshot."""
     path = directory / "snapshots" / str(sid(3))
     snapshot = decode_snapshot(path.read_bytes())
-    nodes = tuple(_evil(node) if node.path == "/b/t" else node for node in snapshot.nodes)
+    nodes = tuple(change(node) if node.path == "/b/t" else node for node in snapshot.nodes)
     path.write_bytes(encode_snapshot(replace(snapshot, nodes=nodes)))
-    return directory
 
 
 def _evil(node: NodeSnapshot) -> NodeSnapshot:
@@ -79,6 +85,7 @@ def _evil(node: NodeSnapshot) -> NodeSnapshot:
         "branch list", "tag list", "ops-log", "status", "config get", "metadata get",
         "metadata get evil", "config get storage.storage_class", "log nothing", "ls main /b/evil",
         "branch create new", "log --json", "ls --json", "ops-log --json", "metadata get --json",
+        "metrics", "metrics --json",
     ],
 )  # fmt: skip
 def test_nothing_acts_on_the_terminal(icectl: Icectl, repository: Path, call: str) -> None:
@@ -121,13 +128,7 @@ def commanding(tmp_path_factory: pytest.TempPathFactory) -> Path:
         config=encode_flexbuffers({"storage": {"storage_class": COMMANDS[0]}}),
     )
     write_repo(directory, edited)
-    path = directory / "snapshots" / str(sid(3))
-    snapshot = decode_snapshot(path.read_bytes())
-    nodes = tuple(
-        replace(node, path=f"/b/{COMMANDS[2]}") if node.path == "/b/t" else node
-        for node in snapshot.nodes
-    )
-    path.write_bytes(encode_snapshot(replace(snapshot, nodes=nodes)))
+    change_array(directory, lambda node: replace(node, path=f"/b/{COMMANDS[2]}"))
     return directory
 
 
@@ -150,7 +151,7 @@ def commands_in(text: str) -> list[str]:
         "metadata get ::error_title=x::y", "metadata get --json", "validate", "validate --json",
         "branch create ::error_title=x::y", "tag create x_##[error]y_tag", "log ::error_title=x::y~9",
         "log y_##[error]y", "ls main ::error::y", "inspect-file repo", "log -r ::error::y",
-        "log -r ##[error]y",
+        "log -r ##[error]y", "metrics", "metrics --json",
     ],
 )  # fmt: skip
 def test_no_line_is_a_command_to_a_workflow(
@@ -183,15 +184,8 @@ def test_a_command_is_escaped_as_text(text: str) -> None:
 def test_annotations_hold_no_escapes(icectl: Icectl, tmp_path: Path, text: str) -> None:
     """One line for each finding, and nothing in it that a terminal or the runner acts on."""
     directory = write_small_repository(tmp_path / "repository")
-    info = repo_info()
-    path = directory / "snapshots" / str(sid(3))
-    snapshot = decode_snapshot(path.read_bytes())
-    nodes = tuple(
-        replace(node, path=f"/b/{text}", user_data=b"no JSON") if node.path == "/b/t" else node
-        for node in snapshot.nodes
-    )
-    path.write_bytes(encode_snapshot(replace(snapshot, nodes=nodes)))
-    write_repo(directory, replace(info, repo_before_updates=f"missing{text}"))
+    change_array(directory, lambda node: replace(node, path=f"/b/{text}", user_data=b"no JSON"))
+    write_repo(directory, replace(repo_info(), repo_before_updates=f"missing{text}"))
     outcome = icectl("validate", "--github", "-r", str(directory))
     assert outcome.code == 3
     lines = outcome.out.splitlines()

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from icectl.format import repo
 from icectl.format.manifest import decode_manifest, encode_manifest
 from icectl.format.repo import decode_repo, encode_repo
 from icectl.format.snapshot import decode_snapshot, encode_snapshot
@@ -73,8 +74,16 @@ def without_writer(report: dict[str, Any]) -> dict[str, Any]:
     return plain
 
 
-@pytest.fixture
-def rewritten(repository: Path, tmp_path: Path) -> Path:
+@pytest.fixture(params=["tables", "columns"])
+def rewritten(
+    repository: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
+) -> Path:
+    """The snapshots of `repo` are written one by one, or as columns."""
+    monkeypatch.setattr(repo, "FEW_SNAPSHOTS", 10**9 if request.param == "tables" else 0)
+    decode_repo.cache_clear()
     path = copied(repository, tmp_path / "rewritten")
     rewrite(path)
     return path

@@ -64,8 +64,13 @@ def kill_copy(source: Path, target: Path) -> None:
 def test_failures_at_every_request(version: int, tmp_path: Path) -> None:
     """The storage of the target fails for good at some request; the next copy finishes."""
     source = tmp_path / "source"
-    with commit(create(source, version), "data") as root:
+    repo = create(source, version)
+    with commit(repo, "data") as root:
         root.create_array("a", shape=(8,), chunks=(4,), dtype="i8", compressors=None)[:] = 7
+    for name in ("one", "two"):
+        repo.create_tag(name, repo.lookup_branch("main"))
+        repo.create_branch(name, repo.lookup_branch("main"))
+    repo.delete_tag("two")
     for number in count(1):
         target = tmp_path / f"target-{number}"
         try:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.errors import RefNotFoundError, UnsupportedError
+from icectl.errors import RefNotFoundError, RefusedError
 from icectl.ops.copy.state import Selection
 from tests.copy.repositories import assert_equal, assert_part, assert_sound, copy
 from tests.gc.repositories import collect, messy_repository, official_gc, random_repository
@@ -16,6 +16,8 @@ from tests.official.histories import commit, create, linear_history
 SOURCES = [
     pytest.param((messy_repository, 2), id="messy"),
     *(pytest.param((random_repository, 7400 + n, 40, 2), id=f"random-{n}") for n in range(3)),
+    pytest.param((messy_repository, 1), id="messy-v1"),
+    pytest.param((random_repository, 7410, 40, 1), id="random-v1"),
 ]
 SELECTIONS = [
     pytest.param(Selection(branches=("main",)), id="main"),
@@ -129,7 +131,58 @@ def test_unknown_refs(source: Path, tmp_path: Path) -> None:
         copy(source, tmp_path / "target", selection=Selection(branches=("none",)))
 
 
-def test_history_of_spec_version_1_is_not_cut(tmp_path: Path) -> None:
-    linear_history(tmp_path / "source", 3, 1)
-    with pytest.raises(UnsupportedError):
-        copy(tmp_path / "source", tmp_path / "target", selection=Selection(shallow=1))
+class TestVersion1:
+    """The history is in the snapshot files, some of which are written again."""
+
+    def test_it_moves_on_with_its_source(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = linear_history(source, 6, 1)
+        only_two = Selection(shallow=2)
+        for number in range(3):
+            done = copy(source, target, selection=only_two, verify="bytes")
+            assert done.spec_version == 1
+            part = [one.id for one in open_official(target).ancestry(branch="main")]
+            whole = [one.id for one in repo.ancestry(branch="main")]
+            assert part == [*whole[:2], whole[-1]]
+            assert_part(source, target)
+            assert_sound(target)
+            assert copy(source, target, selection=only_two).is_up_to_date
+            with commit(repo, "next") as root:
+                root.attrs["x"] = number
+        collect(target)
+        assert_sound(target)
+        copy(source, target)
+        assert_equal(source, target)
+
+    def test_a_part_becomes_whole(self, tmp_path: Path) -> None:
+        """The refs are the same already."""
+        source, target = tmp_path / "source", tmp_path / "target"
+        linear_history(source, 6, 1)
+        copy(source, target, selection=Selection(shallow=2))
+        assert copy(source, target).copied["snapshots"] == 5
+        assert_equal(source, target)
+        assert copy(source, target).is_up_to_date
+        # The files of the older ones stay when it is cut.
+        copy(source, target, selection=Selection(shallow=2))
+        assert copy(source, target).copied["snapshots"] == 1
+        assert_equal(source, target)
+
+    def test_a_whole_copy_is_cut(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        linear_history(source, 6, 1)
+        copy(source, target)
+        planned = copy(source, target, selection=Selection(shallow=2), dry_run=True)
+        done = copy(source, target, selection=Selection(shallow=2))
+        assert done.copied == planned.copied and done.copied["snapshots"] == 1
+        (note,) = done.notes
+        assert "4" in note
+        assert len([*open_official(target).ancestry(branch="main")]) == 3
+
+    def test_refs_that_are_not_selected_keep_their_history(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = linear_history(source, 6, 1)
+        repo.create_branch("other", repo.lookup_branch("main"))
+        copy(source, target)
+        with pytest.raises(RefusedError):
+            copy(source, target, selection=Selection(branches=("main",), shallow=1))
+        assert_equal(source, target)

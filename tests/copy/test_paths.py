@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from icectl.errors import RefNotFoundError, RefusedError, UnsupportedError
+from icectl.errors import RefNotFoundError, RefusedError
 from icectl.ops.copy.state import Selection
 from tests.command_line import Icectl
 from tests.copy.repositories import assert_sound, copy
@@ -45,9 +45,10 @@ def nodes(repo: ic.Repository, **ref: str) -> dict[str, Any]:
     }
 
 
-def test_the_nodes_and_what_is_above_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_the_nodes_and_what_is_above_them(version: int, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
-    repo = groups_of_arrays(source)
+    repo = groups_of_arrays(source, version)
     planned = copy(source, target, selection=INNER, dry_run=True)
     assert not target.exists()
     done = copy(source, target, selection=INNER, verify="bytes")
@@ -62,9 +63,10 @@ def test_the_nodes_and_what_is_above_them(tmp_path: Path) -> None:
     assert copy(source, target, selection=INNER).is_up_to_date
 
 
-def test_life_goes_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize("version", [1, 2])
+def test_life_goes_on(version: int, tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
-    repo = groups_of_arrays(source)
+    repo = groups_of_arrays(source, version)
     copy(source, target, selection=INNER)
     with commit(repo, "newest") as root:
         root["kept/inner"][:4] = 9
@@ -92,6 +94,14 @@ def test_several_paths_are_one_selection(tmp_path: Path) -> None:
     assert_sound(target)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_an_empty_repository(version: int, tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    create(source, version)
+    assert copy(source, target, selection=Selection(paths=("/",))).is_new
+    assert_sound(target)
+
+
 def test_refusals(tmp_path: Path, icectl: Icectl) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     groups_of_arrays(source)
@@ -102,7 +112,3 @@ def test_refusals(tmp_path: Path, icectl: Icectl) -> None:
     assert icectl(*words, "--engine", "spark").code == 2
     assert not target.exists()
     assert icectl(*words).code == 0
-    old = tmp_path / "old"
-    groups_of_arrays(old, 1)
-    with pytest.raises(UnsupportedError):
-        copy(old, tmp_path / "new", selection=INNER)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,6 +19,7 @@ from tests.copy.repositories import assert_equal, assert_sound, copy
 from tests.gc.repositories import collect, files, messy_repository, official_gc, random_repository
 from tests.official import build_zoo, copied, ic, open_official
 from tests.official.histories import RandomHistory, commit, create, linear_history
+from tests.patience import PATIENCE_SECONDS
 
 KINDS = ("chunks", "manifests", "transactions", "snapshots")
 SOURCES = [
@@ -133,6 +135,21 @@ def test_a_copy_of_a_read_only_repository_is_online(source: Path, tmp_path: Path
     assert any("online" in note for note in done.notes)
     with commit(open_official(tmp_path / "target"), "on the copy") as root:
         root.attrs["x"] = 1
+
+
+def test_a_target_that_is_read_only(source: Path, tmp_path: Path, icectl: Icectl) -> None:
+    """The hint names the target, and nothing is copied."""
+    target = tmp_path / "target"
+    copy(source, target)
+    assert run(["status", "set", "read-only", "-r", str(target)], {}) == 0
+    assert copy(source, target).is_up_to_date
+    with commit(open_official(source), "more") as root:
+        root["a"][:] = 99
+    before = files(target)
+    refused = icectl("copy", str(source), str(target))
+    assert refused.code == 16
+    assert str(target) in refused.err and str(source) not in refused.err
+    assert files(target) == before
 
 
 class TestTargetsThatOthersChanged:
@@ -335,6 +352,18 @@ class TestDamagedSources:
         assert_sound(target)
 
 
+@pytest.mark.parametrize("limit", [None, 10**9])
+def test_a_truncated_chunk_of_the_source(limit: int | None, source: Path, tmp_path: Path) -> None:
+    """By the kernel, and through this process."""
+    target = tmp_path / "target"
+    for path in (source / "chunks").iterdir():
+        path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(FormatError) as failure:
+        copy(source, target, bytes_per_second=limit)
+    assert (failure.value.path or "").startswith("chunks/")
+    assert not (target / "repo").exists()
+
+
 def test_truncated_objects_are_copied_again(source: Path, tmp_path: Path) -> None:
     target = tmp_path / "target"
     copy(source, target)
@@ -373,6 +402,17 @@ def test_both_engines(source: Path, tmp_path: Path, choose_engine: ChooseEngine)
     assert_equal(source, target)
 
 
+@pytest.mark.slow
+def test_bandwidth_of_both_engines(
+    source: Path, tmp_path: Path, choose_engine: ChooseEngine
+) -> None:
+    target, limit = tmp_path / "target", 2000
+    began = time.monotonic()
+    done = copy(source, target, choose_engine=choose_engine, bytes_per_second=limit)
+    assert time.monotonic() - began > 0.5 * done.bytes_by_kind["chunks"] / limit
+    assert_equal(source, target)
+
+
 class TestCommand:
     def test_documents_and_exit_codes(self, source: Path, tmp_path: Path, icectl: Icectl) -> None:
         target = str(tmp_path / "target")
@@ -395,6 +435,15 @@ class TestCommand:
         assert icectl("copy", str(tmp_path / "none"), target).code == 10
         assert icectl("copy", str(source), str(source)).code == 2
 
+    def test_hints_name_options_that_exist(
+        self, source: Path, tmp_path: Path, icectl: Icectl
+    ) -> None:
+        (tmp_path / "target").mkdir()
+        (tmp_path / "target" / "chunks").symlink_to(source / "chunks")
+        refused = icectl("copy", str(source), str(tmp_path / "target"))
+        assert refused.code == 14
+        assert "--target-option" in refused.err and "--storage-option" not in refused.err
+
     @pytest.mark.parametrize("limit", ["10", "0MB", "fast", "-1"])
     def test_wrong_limits(self, limit: str, source: Path, tmp_path: Path, icectl: Icectl) -> None:
         words = ("copy", str(source), str(tmp_path / "t"), "--dry-run")
@@ -407,11 +456,16 @@ class TestCommand:
         assert not (target / "repo").exists()
 
     def test_bandwidth(self, source: Path, tmp_path: Path, icectl: Icectl) -> None:
-        import time
-
         began = time.monotonic()
         words = ("copy", str(source), str(tmp_path / "target"), "--bandwidth-limit", "10kB")
         size = icectl(*words, "--json").document
         total = size["bytes_copied"]
         assert time.monotonic() - began > 0.5 * total / 10_000
         assert_equal(source, tmp_path / "target")
+
+    def test_bandwidth_and_time(self, source: Path, tmp_path: Path, icectl: Icectl) -> None:
+        began = time.monotonic()
+        words = ("copy", str(source), str(tmp_path / "target"), "--bandwidth-limit", "10B")
+        assert icectl(*words, "--max-runtime", "1s").code == 3
+        assert time.monotonic() - began < PATIENCE_SECONDS
+        assert not (tmp_path / "target" / "repo").exists()

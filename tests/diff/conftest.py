@@ -30,7 +30,7 @@ def decoding(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) ->
     """Both ways to decode snapshots and to compare manifests; sizes decide which one is used."""
     if request.param == "columns":
         monkeypatch.setattr(snapshot, "SMALL_PAYLOAD", 0)
-        monkeypatch.setattr(node_columns, "FEW_ROWS", 0)
+        monkeypatch.setattr(node_columns, "SMALL_PAYLOAD", 0)
         monkeypatch.setattr(chunks, "MANY_REFERENCES", 0)
         monkeypatch.setattr(chunks, "REFERENCES_PER_LOOKUP", 0)
         monkeypatch.setattr(reference_changes, "BLOCK", 3)

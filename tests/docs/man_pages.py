@@ -36,6 +36,7 @@ RELATED = {
     "repair": ("icectl-recovery(7)", "icectl-rules(7)", "icectl-validate(1)"),
     "branch": ("icectl-recovery(7)",),
     "upgrade": ("icectl-validate(1)", "icectl-gc(1)"),
+    "metrics": ("icectl-stats(1)", "icectl-gc(1)"),
     "export": ("icectl-tables(7)", "icectl-sql(1)"),
     "sql": ("icectl-tables(7)", "icectl-export(1)"),
 }
@@ -184,6 +185,14 @@ def _columns(table: str) -> Iterator[str]:
     yield "\n".join(("```", *lines, "```"))
 
 
+def _metrics(table: str) -> Iterator[str]:
+    from icectl.render import metrics
+
+    for one in getattr(metrics, table):
+        labels = f" ({', '.join(f'`{label}`' for label in one.labels)})" if one.labels else ""
+        yield f"`{one.name}`{labels}\n: {one.help}"
+
+
 INSERTS: dict[str, Callable[[str], Iterable[str]]] = {
     "commands": _commands,
     "common-options": lambda _: _definitions(root().params, "option"),
@@ -192,4 +201,5 @@ INSERTS: dict[str, Callable[[str], Iterable[str]]] = {
     "policy-keys": _policy_keys,
     "rules": _rules,
     "columns": _columns,
+    "metrics": _metrics,
 }

@@ -133,7 +133,8 @@ def test_the_tour_without_java(
     assert "skipped: Java is not installed" in done.stdout
     assert "\x1b" not in done.stdout + done.stderr
     assert names(tmp_path) - before == {"here"}
-    assert names(tmp_path / "here") == {"weather"}
+    assert names(tmp_path / "here") == {"weather", "report.html"}
+    assert f"the report is in {Path('here', 'report.html')}" in done.stderr
 
 
 @pytest.mark.slow
@@ -166,6 +167,7 @@ def test_json_holds_the_whole_tour(icectl: Icectl, without_java: dict[str, str])
     document = json.loads(done.stdout)
     assert done.stderr == ""
     assert document["location"] == "here/weather"
+    assert document["report"] == "here/report.html"
     assert all(step["exit_code"] == 0 and step["output"] for step in document["steps"])
 
 

@@ -4,21 +4,41 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
 import pytest
 
+from icectl.cli.main import run
 from icectl.ops import doctor
 from icectl.ops.doctor import Check, check_credentials, check_java, check_library, check_storage
 from icectl.storage.memory import MemoryStorage
 from tests.docs.conftest import Icectl
+from tests.docs.demo_repository import environment
 from tests.servers.s3 import SECRET_KEY, S3Server
 
 
 def checks(text: str) -> dict[str, Any]:
     return {check["name"]: check for check in json.loads(text)["checks"]}
+
+
+@pytest.fixture
+def here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Icectl:
+    """icectl in this process: one of its own would load every library again."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        code = run(list(words), {**environment(tmp_path), **variables})
+        written = capsys.readouterr()
+        return subprocess.CompletedProcess(words, code, written.out, written.err)
+
+    return call
 
 
 def test_a_sound_machine(icectl: Icectl, demo: Path) -> None:
@@ -32,8 +52,8 @@ def test_a_sound_machine(icectl: Icectl, demo: Path) -> None:
     assert "official client" in found["conditional writes"]["hint"]
 
 
-def test_text_is_for_people(icectl: Icectl, demo: Path) -> None:
-    done = icectl("doctor", "-r", str(demo), "--read-only")
+def test_text_is_for_people(here: Icectl, demo: Path) -> None:
+    done = here("doctor", "-r", str(demo), "--read-only")
     assert done.returncode == 0
     assert done.stderr == ""
     assert "ok      storage " in done.stdout
@@ -41,17 +61,17 @@ def test_text_is_for_people(icectl: Icectl, demo: Path) -> None:
     assert done.stdout.endswith("All checks passed.\n")
 
 
-def test_without_a_repository_the_storage_is_left_out(icectl: Icectl) -> None:
-    done = icectl("doctor", "--json")
+def test_without_a_repository_the_storage_is_left_out(here: Icectl) -> None:
+    done = here("doctor", "--json")
     assert done.returncode == 0
     found = checks(done.stdout)
     assert found["storage"]["state"] == "absent"
     assert "clock" not in found
 
 
-def test_nothing_there_yet_is_a_warning(icectl: Icectl, tmp_path: Path) -> None:
+def test_nothing_there_yet_is_a_warning(here: Icectl, tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    done = icectl("doctor", "--json", "-r", "empty")
+    done = here("doctor", "--json", "-r", "empty")
     assert done.returncode == 0
     assert checks(done.stdout)["repository"] == {
         "name": "repository",
@@ -61,16 +81,16 @@ def test_nothing_there_yet_is_a_warning(icectl: Icectl, tmp_path: Path) -> None:
     }
 
 
-def test_a_damaged_repository_fails(icectl: Icectl, demo: Path) -> None:
+def test_a_damaged_repository_fails(here: Icectl, demo: Path) -> None:
     (demo / "repo").write_bytes(b"nonsense")
-    done = icectl("doctor", "--json", "-r", str(demo))
+    done = here("doctor", "--json", "-r", str(demo))
     assert done.returncode == 1
     assert checks(done.stdout)["repository"]["state"] == "failed"
 
 
-def test_wrong_names_and_files_are_reported_as_checks(icectl: Icectl, tmp_path: Path) -> None:
+def test_wrong_names_and_files_are_reported_as_checks(here: Icectl, tmp_path: Path) -> None:
     (tmp_path / "config.toml").write_text("[repositories")
-    done = icectl("doctor", "--json", "-r", "ftp://x", ICECTL_CONFIG=str(tmp_path / "config.toml"))
+    done = here("doctor", "--json", "-r", "ftp://x", ICECTL_CONFIG=str(tmp_path / "config.toml"))
     assert done.returncode == 1
     found = checks(done.stdout)
     assert found["config file"]["state"] == "failed"
@@ -78,8 +98,8 @@ def test_wrong_names_and_files_are_reported_as_checks(icectl: Icectl, tmp_path: 
     assert "ftp:// is not a supported storage" in found["storage"]["detail"]
 
 
-def test_a_server_that_is_not_there_fails(icectl: Icectl) -> None:
-    done = icectl(
+def test_a_server_that_is_not_there_fails(here: Icectl) -> None:
+    done = here(
         "doctor", "--json", "-r", "s3://bucket/x",
         "--storage-option", "endpoint_url=http://127.0.0.1:1",
         AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b", AWS_REGION="us-east-1",
@@ -89,9 +109,9 @@ def test_a_server_that_is_not_there_fails(icectl: Icectl) -> None:
 
 
 @pytest.mark.server
-def test_an_honest_server(icectl: Icectl, seaweedfs_server: S3Server) -> None:
+def test_an_honest_server(here: Icectl, seaweedfs_server: S3Server) -> None:
     location = f"s3://{seaweedfs_server.bucket}/{uuid4().hex}"
-    done = icectl("doctor", "--json", "-r", location, **seaweedfs_server.environment)
+    done = here("doctor", "--json", "-r", location, **seaweedfs_server.environment)
     assert done.returncode == 0, done.stdout
     found = checks(done.stdout)
     assert found["conditional writes"]["detail"] == "honoured"
@@ -101,17 +121,17 @@ def test_an_honest_server(icectl: Icectl, seaweedfs_server: S3Server) -> None:
 
 
 @pytest.mark.server
-def test_credentials_that_may_only_read(icectl: Icectl, seaweedfs_server: S3Server) -> None:
+def test_credentials_that_may_only_read(here: Icectl, seaweedfs_server: S3Server) -> None:
     location = f"s3://{seaweedfs_server.bucket}/{uuid4().hex}"
-    done = icectl("doctor", "--json", "-r", location, **seaweedfs_server.reader_environment)
+    done = here("doctor", "--json", "-r", location, **seaweedfs_server.reader_environment)
     assert done.returncode == 0, done.stdout
     assert checks(done.stdout)["conditional writes"]["state"] == "warning"
 
 
 @pytest.mark.server
-def test_a_server_that_ignores_conditions_fails(icectl: Icectl, rclone_server: S3Server) -> None:
+def test_a_server_that_ignores_conditions_fails(here: Icectl, rclone_server: S3Server) -> None:
     location = f"s3://{rclone_server.bucket}/{uuid4().hex}"
-    done = icectl("doctor", "--json", "-r", location, **rclone_server.environment)
+    done = here("doctor", "--json", "-r", location, **rclone_server.environment)
     assert done.returncode == 1, done.stdout
     assert checks(done.stdout)["conditional writes"]["state"] == "failed"
 
@@ -180,9 +200,9 @@ def test_missing_java_is_not_a_failure(tmp_path: Path) -> None:
     assert check_java({"PATH": str(tmp_path)}).state == "warning"
 
 
-def test_java_home_that_has_no_java(icectl: Icectl) -> None:
+def test_java_home_that_has_no_java(here: Icectl) -> None:
     """Spark uses it if it is set, even if PATH has a Java."""
-    done = icectl("doctor", "--json", JAVA_HOME="/nope")
+    done = here("doctor", "--json", JAVA_HOME="/nope")
     assert done.returncode == 0
     found = checks(done.stdout)
     sentence = "JAVA_HOME is /nope, which has no bin/java"

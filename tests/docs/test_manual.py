@@ -12,11 +12,13 @@ from typing import Any
 import pytest
 
 from icectl.checks.rules import RULES
+from icectl.cli import main
 from icectl.cli.app import COMMANDS
+from icectl.cli.maintenance_policy import KEYS
 from icectl.format.repo import decode_repo, encode_repo
 from icectl.storage.open import STORAGE_OPTIONS
 from icectl.tables.names import TABLES
-from tests.docs.conftest import Icectl
+from tests.docs.demo_repository import environment
 from tests.docs.man_pages import MANUAL
 
 
@@ -42,6 +44,12 @@ def test_every_storage_option_is_described() -> None:
     assert described == [
         key for kind in ("s3", "gs", "az", "file") for key in STORAGE_OPTIONS[kind]
     ]
+
+
+def test_every_key_of_the_maintenance_is_described() -> None:
+    section = read("icectl-config.5").partition("## MAINTENANCE")[2].partition("\n## ")[0]
+    described = re.findall(r"^`(\w+)`\n: ", section, re.MULTILINE)
+    assert sorted(described) == sorted(KEYS)
 
 
 # ── JSON ─────────────────────────────────────────────────────────────────────────────────
@@ -71,12 +79,16 @@ CALLS = {
     "copy": "copy weather copied --dry-run",
     "validate": "validate --level chunks",
     "repair": "repair --dry-run",
+    "maintain": "maintain --all --yes",
     "upgrade": "upgrade --dry-run",
-    "stats": "stats --by branches --by tags --by snapshots --older-than 7d",
+    "stats": "stats --by branches --by tags --by snapshots --by growth --older-than 7d",
+    "metrics": "metrics --deep",
+    "report": "report --html page.html",
     "export": "export refs --to tables --format csv",
     "inspect-file": "inspect-file repo",
     "remote add": "remote add other .",
     "remote list": "remote list",
+    "remote discover": "remote discover .",
     "doctor": "doctor",
     "demo": "demo another --writer icectl",
 }
@@ -98,6 +110,21 @@ AFTERWARDS = {
     )
 }
 """More calls, whose documents have keys that the first one leaves empty."""
+
+MAINTENANCE = """
+[repositories.weather]
+location = "{demo}"
+policies = {{short = {{keep_last = 2}}}}
+[repositories.weather.maintenance]
+expire = "short"
+gc_older_than = "7d"
+validate = "chunks"
+delete_branches = [{{match = "*", older_than = "1d"}}]
+[repositories.missing]
+location = "{demo}/nowhere"
+maintenance = {{validate = "refs"}}
+"""
+"""For `maintain`: one with every step, and one that fails."""
 
 DAMAGED = ("validate", "repair")
 """Commands with keys that only a damaged repository shows."""
@@ -137,16 +164,25 @@ def test_the_documents_of_all_commands_are_described() -> None:
 
 
 @pytest.mark.parametrize("command", CALLS)
-def test_documents_are_as_described(command: str, icectl: Icectl, demo: Path) -> None:
+def test_documents_are_as_described(
+    command: str, demo: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(demo.parent)
+    variables = environment(demo.parent) | {"ICECTL_REPO": str(demo), "PATH": "/usr/bin:/bin"}
     if command in ("gc", "expire"):
         (demo / "manifests" / "MANIFESTTHATNOBODY00").write_bytes(b"")
     if command in DAMAGED:
         put_into_the_future(demo)
+    if command == "maintain":
+        config = demo.parent / ".config" / "icectl" / "config.toml"
+        config.parent.mkdir(parents=True)
+        config.write_text(MAINTENANCE.format(demo=demo))
 
     def run(line: str) -> dict[str, Any]:
-        done = icectl(*line.split(), "--json", ICECTL_REPO=str(demo), PATH="/usr/bin:/bin")
-        assert done.stdout, done.stderr
-        return json.loads(done.stdout)
+        main.run([*line.split(), "--json"], variables)
+        written = capsys.readouterr()
+        assert written.out, written.err
+        return json.loads(written.out)
 
     if command in BEFORE:
         run(BEFORE[command])

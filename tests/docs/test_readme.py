@@ -89,7 +89,7 @@ def test_a_stale_output_is_found() -> None:
 
 
 def test_a_command_that_fails_silently_is_found() -> None:
-    with pytest.raises(RuntimeError, match="exit code 1"):
+    with pytest.raises(RuntimeError):
         with_output("```console\n$ false\n```\n")
 
 

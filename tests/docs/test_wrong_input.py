@@ -34,6 +34,7 @@ GOOD: dict[str, tuple[str, ...]] = {
     "flags set": ("move_node", "on"),
     "expire": ("--keep-last", "2", "--dry-run"),
     "gc": ("--older-than", "7d", "--dry-run"),
+    "report": ("--html", "page.html"),
     "export": ("refs", "--to", "out"),
     "sql": ("select 1",),
     "inspect-file": ("repo",),

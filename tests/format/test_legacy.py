@@ -431,7 +431,8 @@ def test_damaged_references_are_refused(reference: object) -> None:
 
 def test_a_chunk_cannot_have_two_references() -> None:
     twice = ([1, [0]], {"Inline": b"x"})
-    with pytest.raises(FormatError, match="two references"):
+    decode_legacy_manifest(pack([0, {}, Map(twice)]))
+    with pytest.raises(FormatError):
         decode_legacy_manifest(pack([0, {}, Map(twice, twice)]))
 
 
@@ -480,7 +481,8 @@ def test_attributes_are_any_json() -> None:
 
 def test_another_kind_is_named(shared_fixtures: Path) -> None:
     [payload, *_] = payloads(shared_fixtures / GENERATIONS[0], "manifests").values()
-    with pytest.raises(FormatError, match=r"expected a snapshot.*manifest"):
+    assert guess_legacy_kind(payload) == "manifest"
+    with pytest.raises(FormatError):
         decode_legacy_snapshot(payload)
 
 

@@ -9,7 +9,7 @@ from collections import namedtuple
 import pytest
 import zstandard
 
-from icectl.errors import FormatError, UnsupportedError
+from icectl.errors import FormatError, LimitExceededError, UnsupportedError
 from icectl.format import schema
 from icectl.format.envelope import (
     HEADER_SIZE,
@@ -82,7 +82,7 @@ def test_a_missing_required_field_is_named() -> None:
     payload = Writer().write_root(
         Table("Repo", schema.RawRepo, fields), repo_payload(branches=None)
     )
-    with pytest.raises(FormatError, match=r"Repo\.branches is missing"):
+    with pytest.raises(FormatError, match=r"Repo\.branches"):
         decode_repo(encode_envelope(payload, FileType.REPO_INFO, 2))
 
 
@@ -102,8 +102,9 @@ def test_one_string_referred_to_a_million_times_is_no_bomb() -> None:
         out += struct.pack("<I", text - (start + 4 * index))
     out += struct.pack("<I", length) + b"x" * length + b"\0"
     begun = time.process_time()
-    with pytest.raises(FormatError, match="READS_PER_BYTE"):
+    with pytest.raises(LimitExceededError) as caught:
         Reader(bytes(out)).read_root(table)
+    assert caught.value.limit == "READS_PER_BYTE"
     assert time.process_time() - begun < 2
 
 
@@ -111,12 +112,13 @@ def test_a_zstd_bomb_stops_at_the_limit() -> None:
     bomb = zstandard.ZstdCompressor(level=19).compress(bytes(300 * 2**20))
     header = encode_envelope(b"", FileType.MANIFEST, 2)[:HEADER_SIZE]
     assert len(bomb) < 100_000
-    with pytest.raises(FormatError, match="PAYLOAD_RATIO"):
+    with pytest.raises(LimitExceededError) as caught:
         decode_envelope(header + bomb)
+    assert caught.value.limit == "PAYLOAD_RATIO"
 
 
 def test_bytes_behind_the_frame() -> None:
-    with pytest.raises(FormatError, match="zstd frame") as error:
+    with pytest.raises(FormatError) as error:
         decode_envelope(encode_repo(INFO) + b"!")
     assert error.value.offset == len(encode_repo(INFO))
 
@@ -132,13 +134,14 @@ def test_the_draft_header_of_27_bytes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("position", "value", "says"),
-    [(36, 0, "spec version 0"), (37, 77, "file type 77"), (38, 5, "compression 5")],
+    ("position", "value"),
+    [(36, 0), (37, 77), (38, 5)],
+    ids=["spec version", "file type", "compression"],
 )
-def test_a_wrong_header_byte_is_named(position: int, value: int, says: str) -> None:
+def test_a_wrong_header_byte_is_named(position: int, value: int) -> None:
     data = bytearray(encode_repo(INFO))
     data[position] = value
-    with pytest.raises(FormatError, match=says) as error:
+    with pytest.raises(FormatError) as error:
         decode_envelope(bytes(data))
     assert error.value.offset == position
 
@@ -146,15 +149,16 @@ def test_a_wrong_header_byte_is_named(position: int, value: int, says: str) -> N
 def test_a_newer_spec_version_is_unsupported() -> None:
     data = bytearray(encode_repo(INFO))
     data[36] = 3
-    with pytest.raises(UnsupportedError, match="spec version 3"):
+    with pytest.raises(UnsupportedError):
         decode_repo(bytes(data))
 
 
 def test_the_wrong_kind_of_file() -> None:
     from icectl.format.snapshot import decode_snapshot
 
-    with pytest.raises(FormatError, match=r"expected a snapshot.*repo info"):
+    with pytest.raises(FormatError) as error:
         decode_snapshot(encode_repo(INFO))
+    assert error.value.offset == 37  # the type of the file
 
 
 def test_overlapping_fields_are_damage() -> None:
@@ -163,12 +167,13 @@ def test_overlapping_fields_are_damage() -> None:
     vtable = root - struct.unpack_from("<i", payload, root)[0]
     tags, branches = vtable + 6, vtable + 8
     payload[branches : branches + 2] = payload[tags : tags + 2]
-    with pytest.raises(FormatError, match="overlap"):
+    with pytest.raises(FormatError) as error:
         decode_repo(encode_envelope(payload, FileType.REPO_INFO, 2))
+    assert error.value.offset == vtable
 
 
 def test_a_ref_to_a_snapshot_that_is_not_there() -> None:
     raw = repo_payload(branches=(schema.RawRef("main", 5),))
     payload = Writer().write_root(schema.REPO, raw)
-    with pytest.raises(FormatError, match="snapshot number 5 of 1"):
+    with pytest.raises(FormatError, match="'main'"):
         decode_repo(encode_envelope(payload, FileType.REPO_INFO, 2))

@@ -67,7 +67,7 @@ def test_msgpack_round_trip(value: object) -> None:
     assert decode_msgpack(encode_msgpack(value)) == value
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=50, deadline=None)  # the two above try more values
 @given(st.dictionaries(names, json_values), st.sampled_from([1, 2]))
 def test_metadata_round_trip(metadata: dict[str, object], spec_version: int) -> None:
     items = encode_metadata(metadata, spec_version)
@@ -137,29 +137,31 @@ def test_flexbuffers_shared_strings_are_not_damage() -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "reason"),
+    ("data", "offset"),
     [
-        (b"", "shorter"),
-        (b"\x00\x00\x03", "width"),
-        (bytes([2, 5 << 2, 1]), "outside"),  # a string before the beginning
-        (bytes([2, 26 << 2, 1]), "boolean"),
-        (bytes([0, 0, 63 << 2, 1]), "not a FlexBuffers type"),
-        (bytes([0, 3 << 2, 1]), "wide"),  # a float of one byte
-        (bytes([2, 65, 66, 67, 3, 5 << 2, 1]), "terminated"),
-        (bytes([1, 0xC3, 0, 2, 5 << 2, 1]), "UTF-8"),
-        (bytes([65, 65, 2, 4 << 2, 1]), "terminated"),  # a key that runs into itself
+        pytest.param(b"", 0, id="too short"),
+        pytest.param(b"\x00\x00\x03", 2, id="no width"),
+        pytest.param(bytes([2, 5 << 2, 1]), 0, id="a string before the beginning"),
+        pytest.param(bytes([2, 26 << 2, 1]), 0, id="a boolean of 2"),
+        pytest.param(bytes([0, 0, 63 << 2, 1]), 1, id="no type"),
+        pytest.param(bytes([0, 3 << 2, 1]), 0, id="a float of one byte"),
+        pytest.param(bytes([2, 65, 66, 67, 3, 5 << 2, 1]), 1, id="a string without an end"),
+        pytest.param(bytes([1, 0xC3, 0, 2, 5 << 2, 1]), 1, id="not UTF-8"),
+        pytest.param(bytes([65, 65, 2, 4 << 2, 1]), 0, id="a key that runs into itself"),
     ],
 )
-def test_flexbuffers_damage_is_named(data: bytes, reason: str) -> None:
-    with pytest.raises(FormatError, match=reason):
+def test_flexbuffers_damage_has_a_place(data: bytes, offset: int) -> None:
+    with pytest.raises(FormatError) as caught:
         decode_flexbuffers(data)
+    assert caught.value.offset == offset
 
 
 def test_flexbuffers_keys_must_be_sorted_and_unique() -> None:
     data = encode_flexbuffers({"a": 1, "b": 2})
     for damaged in (data.replace(b"b\0", b"a\0", 1), data.replace(b"a\0", b"c\0", 1)):
-        with pytest.raises(FormatError, match="sorted"):
+        with pytest.raises(FormatError) as caught:
             decode_flexbuffers(damaged)
+        assert caught.value.offset == 10  # the map
 
 
 def _doubling(levels: int) -> bytes:
@@ -177,7 +179,7 @@ def test_flexbuffers_aliases_cannot_multiply() -> None:
     assert decode_flexbuffers(_doubling(1)) == [[7], [7]]
     started = time.process_time()
     for levels in (5, 20, 60, 100):
-        with pytest.raises(FormatError, match=r"elements|deeper"):
+        with pytest.raises(FormatError):
             decode_flexbuffers(_doubling(levels))
     assert time.process_time() - started < 10
 
@@ -193,8 +195,9 @@ def test_flexbuffers_overlapping_blobs_cannot_multiply() -> None:
     data = body + struct.pack("<I", count) + offsets + bytes([25 << 2 | 1]) * count
     data += struct.pack("<I", len(data) - vector) + bytes([10 << 2 | 2, 4])
     started = time.process_time()
-    with pytest.raises(FormatError, match="overlap"):
+    with pytest.raises(FormatError) as caught:
         decode_flexbuffers(data)
+    assert caught.value.offset == 6  # the third string
     assert time.process_time() - started < 10
 
 
@@ -205,7 +208,7 @@ def test_depth_is_limited_both_ways() -> None:
     assert decode_flexbuffers(encode_flexbuffers(value)) == value
     assert decode_msgpack(encode_msgpack(value)) == value
     for encode in (encode_flexbuffers, encode_msgpack):
-        with pytest.raises(FormatError, match="deeper"):
+        with pytest.raises(FormatError):
             encode([value])
     for depth in (65, 900, 5000):
         with pytest.raises(FormatError):
@@ -245,7 +248,7 @@ def test_metadata_is_json_only() -> None:
     for value in (b"bytes", math.nan, math.inf, {"deep": object()}):
         with pytest.raises(FormatError, match="'name'"):
             encode_metadata({"name": value}, 2)
-    with pytest.raises(FormatError, match="surrogates"):
+    with pytest.raises(FormatError):
         encode_metadata({"\ud800": 1}, 2)
 
 
@@ -253,7 +256,7 @@ def test_metadata_names_the_damaged_value() -> None:
     assert decode_metadata(None, 2) == {}
     with pytest.raises(FormatError, match="'broken'"):
         decode_metadata([MetadataItem("broken", b"\xff\xff\xff")], 2)
-    with pytest.raises(FormatError, match="two values"):
+    with pytest.raises(FormatError, match="'a'"):
         decode_metadata([MetadataItem("a", b"\x01"), MetadataItem("a", b"\x02")], 1)
 
 

@@ -149,14 +149,7 @@ def official_gc(where: Where, cutoff: int | None = None) -> Any:
 
 def live(where: Where) -> dict[str, Any]:
     """Each version that a branch or tag leads to, with all of its data."""
-    repo = open_official(where)
-    everything = read_everything(repo)
-    reachable = {
-        info.id for name in repo.list_branches() for info in repo.ancestry(branch=name)
-    } | {info.id for name in repo.list_tags() for info in repo.ancestry(tag=name)}
-    return everything | {
-        "snapshots": {id_: everything["snapshots"][id_] for id_ in sorted(reachable)}
-    }
+    return read_everything(open_official(where), detached=False)
 
 
 def set_times(where: Path, microseconds: int) -> None:

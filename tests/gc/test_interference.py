@@ -16,6 +16,7 @@ from icectl.pipeline.objects import ObjectKind
 from icectl.pipeline.progress import OutOfTimeError, Progress
 from icectl.repository import update
 from icectl.storage.local import LocalStorage
+from tests.failures import raises
 from tests.faults.storage import FaultyStorage, Request
 from tests.gc.repositories import collect, files, live, messy_repository, now
 from tests.official import built, copied, ic, open_official
@@ -172,6 +173,7 @@ def test_damage_is_told_while_others_write(
     lost = sorted((mine / "manifests").iterdir())[0]
     lost.unlink()
     storage = busy(mine, "list", "manifests")
-    with pytest.raises(FormatError, match=lost.name):
+    with raises(FormatError, path=f"manifests/{lost.name}") as caught:
         collect(storage)
+    assert caught.value.code == "ICE0301"
     assert sum(request.path == "manifests" for request in storage.requests) == 2

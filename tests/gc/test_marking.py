@@ -16,6 +16,7 @@ from icectl.model.manifest import ArrayManifest, ChunkRefs, Manifest, RefKind, S
 from icectl.pipeline.id_columns import id_set
 from icectl.pipeline.objects import Garbage, ObjectKind
 from icectl.pipeline.references import mark_manifest, mark_snapshot
+from tests.failures import raises
 
 ID = ManifestId(bytes(range(12)))
 
@@ -83,7 +84,7 @@ def test_an_offset_bent_to_another_reference(count: int, step: int) -> None:
         places = list(order)
         places[bent] = order[onto]
         laid = with_tables_at(data, places)
-        with pytest.raises(FormatError, match="twice"):
+        with raises(FormatError, path=f"manifests/{ID}"):
             mark_manifest(laid, ManifestClaim(ID, len(laid), count))
 
 

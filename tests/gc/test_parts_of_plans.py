@@ -88,7 +88,7 @@ def test_a_snapshot_whose_file_stays(
         assert live(where) == before
     else:
         assert document["chunks_deleted"] == 4
-        with pytest.raises(ic.IcechunkError, match="not found"):
+        with pytest.raises(ic.SnapshotNotFoundError):
             repo.reset_branch("main", tip)
 
 

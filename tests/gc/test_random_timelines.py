@@ -16,6 +16,7 @@ from icectl.repository.backups import backup_name
 from tests.gc.place import Place
 from tests.gc.repositories import now
 from tests.official import zarr
+from tests.repetition import repeated
 
 VALIDATE = ("validate", "--level", "refs", "--fail-on", "warning")
 GC = ("gc", "--older-than", "0s", "--allow-recent", "--yes")
@@ -190,7 +191,7 @@ class History:
         self.remember()
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", repeated(range(3), range(3, 6)))
 @pytest.mark.parametrize("with_accidents", [False, True], ids=["healthy", "accidents"])
 def test_random_timelines(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int, with_accidents: bool

@@ -51,7 +51,7 @@ def test_official_writers_at_work(
 ) -> None:
     for name, value in seaweedfs_server.environment.items():
         monkeypatch.setenv(name, value)
-    meanwhile, _ = check_concurrency(seaweedfs_server, "gc-concurrent", 12)
+    meanwhile, _ = check_concurrency(seaweedfs_server, "gc-concurrent", 6)
     assert meanwhile > 0
 
 
@@ -62,7 +62,7 @@ def test_official_writers_that_never_pause(
     for name, value in seaweedfs_server.environment.items():
         monkeypatch.setenv(name, value)
     started = time.monotonic()
-    meanwhile, afterwards = check_concurrency(seaweedfs_server, "gc-never-pause", 6, pause=0)
+    meanwhile, afterwards = check_concurrency(seaweedfs_server, "gc-never-pause", 3, pause=0)
     assert meanwhile + afterwards > 0
     assert time.monotonic() - started < PATIENCE_SECONDS
 

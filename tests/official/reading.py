@@ -46,10 +46,10 @@ def open_official(where: Where, config: ic.RepositoryConfig | None = None) -> ic
     return ic.Repository.open(storage, config=config, authorize_virtual_chunk_access=local)
 
 
-def all_snapshot_ids(repo: ic.Repository) -> list[str]:
+def all_snapshot_ids(repo: ic.Repository, *, detached: bool = True) -> list[str]:
     """Every snapshot that the repository can open: reachable ones and, in V2, detached ones."""
     found: dict[str, None] = {}
-    if repo.spec_version >= 2:
+    if detached and repo.spec_version >= 2:
         found.update((info["id"], None) for info in repo.inspect_repo_info()["snapshots"])
     for branch in sorted(repo.list_branches()):
         found.update((info.id, None) for info in repo.ancestry(branch=branch))
@@ -75,13 +75,14 @@ async def _content(store: Any, limit: asyncio.Semaphore) -> dict[str, str]:
     return dict(await asyncio.gather(*(one(key) for key in keys)))
 
 
-def read_everything(repo: ic.Repository) -> dict[str, Any]:
+def read_everything(repo: ic.Repository, *, detached: bool = True) -> dict[str, Any]:
     """Every version's every key (zarr metadata with attributes, and chunks) as a hash.
 
     Two repositories with equal answers hold the same data; a chunk that cannot be read shows
     as `!` and the class of the error (an unauthorised container's chunks, or a lost chunk).
+    Without `detached`, only versions that a branch or tag leads to.
     """
-    snapshots = all_snapshot_ids(repo)
+    snapshots = all_snapshot_ids(repo, detached=detached)
 
     async def read_all() -> dict[str, dict[str, str]]:
         limit = asyncio.Semaphore(64)

@@ -108,14 +108,14 @@ def _write_virtual(session: ic.Session, source: Path) -> None:
         ic.VirtualChunkSpec([3], f"file://{files[1]}", 20, 10),
     ]
     assert session.store.set_virtual_refs("virtual", refs) is None
-    root.create_array("compressed", shape=(20, 200), chunks=(1, 10), **plain)
-    locations = [f"file://{files[index % 8]}" for index in range(400)]
+    root.create_array("compressed", shape=(10, 60), chunks=(1, 10), **plain)
+    locations = [f"file://{files[index % 8]}" for index in range(60)]
     rejected = session.store.set_virtual_refs_arr(
         "compressed",
-        (20, 20),
+        (10, 6),
         locations,
-        np.arange(400, dtype="u8") // 2,
-        np.full(400, 10, dtype="u8"),
+        np.arange(60, dtype="u8") // 2,
+        np.full(60, 10, dtype="u8"),
     )
     assert rejected is None
     mixed = ic.VirtualChunkSpec([2], f"file://{files[2]}", 3, 16)

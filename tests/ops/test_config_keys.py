@@ -67,9 +67,9 @@ USELESS_AT_ZERO = (
 
 @pytest.mark.parametrize("key", USELESS_AT_ZERO)
 def test_zero_is_refused_where_the_official_package_would_wait(key: str) -> None:
-    with pytest.raises(UsageError, match="cannot be 0") as caught:
+    with pytest.raises(UsageError):
         check_value(key, 0)
-    assert caught.value.hint and "from 1 to" in caught.value.hint
+    check_value(key, 1)
 
 
 @pytest.mark.parametrize("key", NOT_ON_LOCAL_DISK)
@@ -86,10 +86,10 @@ def test_what_the_official_package_cannot_commit_with_on_local_disk(
 
     initialize_repository(LocalStorage(str(tmp_path / "ours")))
     repository = open_repository(LocalStorage(str(tmp_path / "ours")))
-    with pytest.raises(UsageError, match="cannot be true on local disk"):
+    with pytest.raises(UsageError):
         set_config_value(repository, key, True)
     assert set_config_value(repository, key, False).value is False
-    with pytest.raises(UsageError, match="cannot be true on local disk"):
+    with pytest.raises(UsageError):
         create_repository(
             LocalStorage(str(tmp_path / "new")),
             spec_version=2,
@@ -123,5 +123,5 @@ def test_a_key_is_set_beside_the_others() -> None:
 
 def test_structures_are_taken_as_they_are() -> None:
     check_config({"manifest": {"splitting": {"split_sizes": []}, "preload": None}})
-    with pytest.raises(UsageError, match="no configuration key"):
+    with pytest.raises(UsageError, match=r"manifest\.nonsense"):
         check_config({"manifest": {"nonsense": 1}})

@@ -14,7 +14,13 @@ from packaging.requirements import Requirement
 
 PROJECT = Path(__file__).parents[2]
 PINNED = PROJECT / "requirements-dev.txt"
-DISTRIBUTIONS = {"yaml": "pyyaml", "arro3": "arro3-core", "google": "google-auth"}
+DISTRIBUTIONS = {
+    "yaml": "pyyaml",
+    "arro3": "arro3-core",
+    "google": "google-auth",
+    "vl_convert": "vl-convert-python",
+    "prometheus_client": "prometheus-client",
+}
 """Where the name to import is not the name to install."""
 
 with (PROJECT / "pyproject.toml").open("rb") as file:

@@ -47,11 +47,6 @@ def test_a_narrow_terminal_keeps_whole_words() -> None:
     assert words.count("message") == 4
 
 
-def test_a_wide_terminal_shows_everything() -> None:
-    text = "\n".join(drawn([TABLE], width=160))
-    assert "1CECHNKREP0F1RSTCMT0" in text and "2024-01-31 12:00:00Z" in text and "EXTRA" in text
-
-
 def test_bars_have_the_length_of_their_share() -> None:
     table = Table([Column("", Share)], [0.5, 0, 2])
     rows = list(plain_lines([table]))[1:]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from icectl.render.blocks import plain_lines
-from icectl.render.graph import GraphRow, order_for_graph
+from icectl.render.graph import GraphRow, assign_lanes, order_for_graph
 from icectl.render.graph import render_graph as graph_lines
 from tests.render.drawing import drawn
 
@@ -142,3 +142,27 @@ def test_newest_first_where_there_is_a_choice() -> None:
 
 def test_a_cycle_ends() -> None:
     assert len(order_for_graph(rows("a>b b>a c>b"))) == 3
+
+
+@given(st.lists(st.integers(0, 100), max_size=30), st.data())
+def test_lanes_never_cross_a_commit_of_another_line(
+    choices: list[int], data: st.DataObject
+) -> None:
+    """From a commit down to its parent, its column belongs to it alone."""
+    parents = {
+        number: None if choice % 7 == 0 or number == 0 else choice % number
+        for number, choice in enumerate(choices)
+    }
+    times = data.draw(st.lists(st.integers(0, 9), min_size=len(parents), max_size=len(parents)))
+    ordered = order_for_graph(
+        GraphRow(number, parent, time=times[number]) for number, parent in parents.items()
+    )
+    lanes = assign_lanes(ordered)
+    place = {row.id: number for number, row in enumerate(ordered)}
+    for number, row in enumerate(ordered):
+        end = place[row.parent_id] if row.parent_id is not None else number
+        between = range(number + 1, end)
+        assert all(lanes[other] != lanes[number] for other in between), ordered
+    if ordered:
+        assert lanes[0] == 0
+        assert max(lanes) < len(ordered)

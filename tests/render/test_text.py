@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icectl.render.blocks import Block, Column, Table, Tree, TreeEntry, plain_lines
-from icectl.render.text import display_width, escape_controls, first_line, message_lines
+from icectl.render.text import escape_controls, first_line, message_lines
 from tests.render.drawing import drawn
 
 ANY_TEXT = st.text(st.characters(exclude_categories=()))
@@ -56,9 +56,3 @@ def test_markup_is_shown_as_it_is() -> None:
 def test_escapes_are_readable() -> None:
     assert message_lines("a\r\nb\n\nc") == ["a", "b", "", "c"]
     assert escape_controls("naïve 日本 👩‍🚀 ok") == "naïve 日本 👩‍🚀 ok"
-
-
-def test_widths() -> None:
-    assert display_width("abc") == 3
-    assert display_width("日本") == 4
-    assert display_width("e\u0301") == 1

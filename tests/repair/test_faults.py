@@ -14,6 +14,7 @@ from icectl.storage.local import LocalStorage
 from tests.faults.storage import FaultyStorage, Request, fail_once
 from tests.official.histories import commit
 from tests.repair.helpers import LOSSY, content, findings, official, repair, versions
+from tests.repetition import repeated
 from tests.validate.damage import Patient, copied_with_source
 from tests.validate.damages import DAMAGES
 
@@ -56,9 +57,12 @@ class KilledError(BaseException):
 
 
 @pytest.mark.parametrize("code", BREAKDOWNS)
-@pytest.mark.parametrize("moment", ["before", "after"])
+@pytest.mark.parametrize("moment", repeated(["before"], ["after"]))
 def test_killed_at_every_write(code: str, moment: str, whole: Path, tmp_path: Path) -> None:
-    """The repository is no worse, and the next repair finishes."""
+    """The repository is no worse, and the next repair finishes.
+
+    What a kill after a write leaves is what a kill before the next one leaves.
+    """
     damaged = copied_with_source(whole, tmp_path / "damaged")
     hurt(damaged, code)
     expected = copied_with_source(damaged, tmp_path / "expected")

@@ -26,6 +26,7 @@ from tests.repair.helpers import (
     repair,
     versions,
 )
+from tests.repetition import repeated
 from tests.validate.damage import Patient, copied_with_source
 
 HURT: dict[str, Callable[[Path], object]] = {
@@ -39,7 +40,7 @@ HURT: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("hurt", HURT)
-@pytest.mark.parametrize("age", range(5))
+@pytest.mark.parametrize("age", repeated([0, 1, 4], [2, 3]))
 def test_an_unreadable_snapshot_of_any_age(
     hurt: str, age: int, whole: Path, tmp_path: Path
 ) -> None:
@@ -52,14 +53,13 @@ def test_an_unreadable_snapshot_of_any_age(
     plan = repair(where, LOSSY, dry_run=True)
     done = repair(where, LOSSY)
     assert (plan.left, done.left, findings(where)) == ((), (), [])
-    check_survivors(before, where, done)
-    after = versions(official(where))
-    assert before.keys() - after.keys() == ({lost} if lost != str(INITIAL_SNAPSHOT_ID) else set())
+    after = check_survivors(before, where, done)
+    assert before.keys() - after == ({lost} if lost != str(INITIAL_SNAPSHOT_ID) else set())
     commits_work(where)
     assert findings(where) == []
 
 
-@pytest.mark.parametrize("number", range(1, 2**4))
+@pytest.mark.parametrize("number", repeated([1, 2, 6, 8, 13, 15], [3, 4, 5, 7, 9, 10, 11, 12, 14]))
 def test_several_unreadable_snapshots_and_logs(number: int, whole: Path, tmp_path: Path) -> None:
     """Of each of the newest four, the snapshot or only the log is lost."""
     where = copied_with_source(whole, tmp_path / "repo")

@@ -17,6 +17,7 @@ from tests.repair.helpers import (
     repair,
     versions,
 )
+from tests.repetition import repeated
 from tests.validate.damage import copied_with_source
 
 KINDS = ("snapshots", "transactions", "manifests", "chunks", "repo")
@@ -30,7 +31,7 @@ def hurt(path: Path, chance: random.Random) -> None:
         path.write_bytes(data[: chance.randrange(max(len(data) - 8, 1))])
 
 
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", repeated(range(6), range(6, 12)))
 def test_random_losses(seed: int, whole: Path, tmp_path: Path) -> None:
     """Everything is mended in one run, or in a second one that sees what the first uncovered."""
     where = copied_with_source(whole, tmp_path / "repo")

@@ -160,7 +160,7 @@ def ops_log(icectl: Icectl, where: Path) -> list[tuple[str, str]]:
 
 
 def test_a_locked_repository_is_reported(icectl: Icectl, locked: Path) -> None:
-    with pytest.raises(ic.IcechunkError, match="update timestamp is invalid"):
+    with pytest.raises(ic.IcechunkError):
         open_official(locked).create_tag("v2", open_official(locked).lookup_branch("main"))
     assert codes(icectl, locked) == ["ICE0022"]
     doctor = icectl("doctor", "--json", "-r", str(locked))
@@ -286,7 +286,7 @@ def test_the_tip_of_a_branch_in_the_future_is_left(icectl: Icectl, tmp_path: Pat
     ]
     assert found == [("ICE0022", f"snapshots/{tip}")]
     with (
-        pytest.raises(ic.IcechunkError, match="timestamp"),
+        pytest.raises(ic.IcechunkError),
         commit(open_official(where), "x") as root,
     ):
         root.attrs["number"] = 2

@@ -76,7 +76,7 @@ def test_a_deleted_tag_is_never_used_again():
     info, update = edits.delete_tag(INFO, "v1")
     assert update == TagDeletedUpdate("v1", sid(1))
     assert info.tags == () and info.deleted_tags == ("v1",)
-    with pytest.raises(RefusedError, match="never used again"):
+    with pytest.raises(RefusedError, match="v1"):
         edits.create_tag(info, "v1", sid(1))
     assert edits.create_tag(info, "v2", sid(1))[1] == TagCreatedUpdate("v2")
 

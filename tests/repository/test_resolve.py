@@ -7,6 +7,7 @@ from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.repository.open import open_repository
 from icectl.repository.resolve import ResolvedRef
 from icectl.storage.local import LocalStorage
+from tests.failures import raises
 from tests.faults.storage import FaultyStorage
 from tests.repository.builders import make_info, memory_repository, sid
 
@@ -87,9 +88,9 @@ def test_unknown(repository, text, hint):
 
 
 def test_too_far_back(repository):
-    with pytest.raises(RefNotFoundError, match="fewer than 4 ancestors"):
+    with raises(RefNotFoundError, remedy="list-ancestors", ref="main"):
         repository.resolve("main~4")
-    with pytest.raises(RefNotFoundError, match=f"main has fewer than {10**30} ancestors"):
+    with raises(RefNotFoundError, remedy="list-ancestors", ref="main"):
         repository.resolve(f"main~{10**30}")
     with pytest.raises(RefNotFoundError):
         repository.resolve(f"main~{'9' * 5000}")
@@ -105,7 +106,7 @@ def test_a_location_in_place_of_a_ref(repository, text):
 def test_an_existing_directory_in_place_of_a_ref(repository, tmp_path, monkeypatch):
     (tmp_path / "data").mkdir()
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match="data is a location"):
+    with raises(UsageError, remedy="name-repository", location="data"):
         repository.resolve("data")
 
 
@@ -117,8 +118,10 @@ def test_a_branch_may_be_called_like_a_directory(repository, tmp_path, monkeypat
 
 def test_a_deleted_tag_is_told(shared_fixtures):
     repository = open_repository(LocalStorage(str(shared_fixtures / "test-repo-v1")))
-    with pytest.raises(RefNotFoundError, match="was deleted"):
+    assert "deleted" in repository.deleted_tags()
+    with pytest.raises(RefNotFoundError) as caught:
         repository.resolve("deleted")
+    assert caught.value.hint is None  # an unknown name has one
 
 
 def test_prefixes_before_version_2_are_one_listing(shared_fixtures):

@@ -21,6 +21,7 @@ from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
 from icectl.storage.sharded_listing import SMALL_DIRECTORY, plan_shards_of
 from tests.engines.comparisons import check_equal_plans
+from tests.failures import raises
 from tests.gc.repositories import live_paths, messy_repository, paths, upload
 from tests.gc.servers import SOURCES, check_concurrency, check_like_official_on_server
 from tests.official import built
@@ -118,16 +119,14 @@ def test_a_chunk_that_is_too_short(
     storage = s3_storage(seaweedfs, "gc-spark-short")
     upload(source, storage)
     short, other = sorted(path for path in live_paths(source) if path.startswith("chunks/"))[:2]
-    data = storage.read(short)
     shorten(storage, short)
     there = paths(storage)
     time.sleep(2.1)
     cutoff = storage.read_clock() + 1_000_000
     told = []
     for options in (GcOptions(cutoff), GcOptions(cutoff, **on_spark)):
-        with pytest.raises(FormatError, match=f"has {len(data) - 1} bytes") as caught:
+        with raises(FormatError, path=short) as caught:
             collect_garbage(storage, options, lambda run: None)
-        assert caught.value.path == short
         told.append(str(caught.value))
     assert told[0] == told[1]
     words = ["gc", "-r", storage.location, "--storage-option", f"endpoint_url={seaweedfs.url}"]

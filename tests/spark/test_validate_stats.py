@@ -54,7 +54,7 @@ def test_stats_are_the_same(spark_engine: Engine, repository: Path) -> None:
     check_equal_stats(
         LocalStorage(repository),
         spark_engine,
-        StatsOptions(by_branch=True, by_tag=True, by_snapshot=True),
+        StatsOptions(by_branch=True, by_tag=True, by_snapshot=True, by_growth=True),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from icectl.format.manifest import decode_sizes
 from icectl.model.manifest import RefKind
 from icectl.ops.expire.policy import Policy
 from icectl.ops.gc.run import GcOptions, plan_run
-from icectl.ops.stats import reading
+from icectl.ops.stats import columns, reading
 from icectl.ops.stats.result import StatsResult
 from icectl.ops.stats.run import StatsOptions, measure
 from icectl.pipeline import distinct
@@ -40,7 +41,7 @@ from tests.official import (
     random_history,
 )
 
-EVERYTHING = StatsOptions(by_branch=True, by_tag=True, by_snapshot=True)
+EVERYTHING = StatsOptions(by_branch=True, by_tag=True, by_snapshot=True, by_growth=True)
 
 
 def opened(where: Path) -> Repository:
@@ -150,8 +151,13 @@ def test_breakdowns_add_up(zoo: Path) -> None:
     assert len(result.snapshots) == result.num_snapshots
 
 
-def referenced(repository: Repository, snapshots: list[Any]) -> dict[Any, int]:
-    """Every chunk that the versions refer to with its bytes, reference by reference."""
+def referenced(
+    repository: Repository, snapshots: list[Any], *, by_node: bool = False
+) -> dict[Any, int]:
+    """Every chunk that the versions refer to with its bytes, reference by reference.
+
+    With `by_node`, keys are pairs of the array's id and the chunk.
+    """
     found: dict[Any, int] = {}
     for snapshot_id in snapshots:
         for file in repository.read_snapshot(snapshot_id).all_manifest_files:
@@ -160,11 +166,15 @@ def referenced(repository: Repository, snapshots: list[Any]) -> dict[Any, int]:
                 refs = array.refs
                 for row in range(len(refs)):
                     kind = RefKind(int(refs.kind[row]))
+                    key: Any
                     if kind is RefKind.NATIVE:
-                        found[refs.chunk_id[row].tobytes()] = int(refs.length[row])
+                        key, size = refs.chunk_id[row].tobytes(), int(refs.length[row])
                     elif kind is RefKind.INLINE:
                         key = (file.id, array.node_id, refs.coordinates[row].tobytes())
-                        found[key] = int(refs.content.length[row])
+                        size = int(refs.content.length[row])
+                    else:
+                        continue
+                    found[(array.node_id, key) if by_node else key] = size
     return found
 
 
@@ -198,6 +208,47 @@ def test_own_bytes(tmp_path_factory: pytest.TempPathFactory, spec_version: int) 
         assert version.bytes == sum(mine.values())
         assert version.own_bytes == sum(size for key, size in mine.items() if key not in others)
         assert version.shared_bytes == version.bytes - version.own_bytes
+
+
+@pytest.mark.parametrize("spec_version", [1, 2])
+@pytest.mark.parametrize("named", [1, 9])
+def test_growth(
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    spec_version: int,
+    named: int,
+) -> None:
+    """Counted one by one: what no older version refers to, by array."""
+    monkeypatch.setattr(columns, "NAMED_ARRAYS", named)
+    repository = opened(built(tmp_path_factory, messy_repository, spec_version))
+    result = measure(repository, StatsOptions(by_snapshot=True, by_growth=True))
+    assert result.growth is not None
+    largest = sorted(result.arrays, key=lambda array: -array.total_bytes)[:named]
+    names = {array.path for array in largest}
+    seen: set[Any] = set()
+    expected: dict[tuple[Any, str | None], int] = defaultdict(int)
+    for version in reversed(result.snapshots or ()):
+        nodes = {node.id: node.path for node in repository.read_snapshot(version.id).nodes}
+        chunks = referenced(repository, [version.id], by_node=True)
+        for (node_id, chunk), size in chunks.items():
+            if chunk not in seen:
+                path = nodes[node_id]
+                expected[version.id, path if path in names else None] += size
+        seen |= {chunk for _, chunk in chunks}
+    assert {(one.id, one.path): one.new_bytes for one in result.growth} == expected
+    assert [one.id for one in result.growth] == sorted(
+        (one.id for one in result.growth),
+        key=[version.id for version in result.snapshots or ()].index,
+    )
+
+
+def test_growth_adds_up(zoo: Path) -> None:
+    result = measure(opened(zoo), StatsOptions(by_snapshot=True, by_growth=True))
+    by_version: dict[Any, int] = defaultdict(int)
+    for one in result.growth or ():
+        by_version[one.id] += one.new_bytes
+    expected = {one.id: one.new_bytes for one in result.snapshots or () if one.new_bytes}
+    assert by_version == expected
 
 
 def test_more_refs_than_bits_of_a_word(
@@ -308,7 +359,6 @@ def test_distinct(
 ) -> None:
     """Like a dictionary, with keys that share a part, and compacted at any moment."""
     monkeypatch.setattr(distinct, "SMALL_BLOCK", small)
-    monkeypatch.setattr(distinct, "ROWS_FOR_SLOTS", range(3, 2**21))
     chance = np.random.default_rng(3)
     columns = {
         "least": Column("int64", "min"),
@@ -336,18 +386,3 @@ def test_distinct(
     assert all(row[5:] in pairs[row[:2]] for row in listed)
     if in_order:
         assert listed == sorted(listed, key=lambda row: row[:2])
-
-
-@pytest.mark.parametrize("bits", [64, 40, 12])
-def test_repeats_are_found(monkeypatch: pytest.MonkeyPatch, bits: int) -> None:
-    """One in many, at any place; also of numbers that share most of their bits."""
-    monkeypatch.setattr(distinct, "ROWS_FOR_SLOTS", range(10, 2**21))
-    chance = np.random.default_rng(bits)
-    for _ in range(50):
-        size = int(chance.integers(2, 3000))
-        values = np.unique(chance.integers(0, 2**bits, size, dtype=np.uint64))
-        chance.shuffle(values)
-        assert not distinct._has_repeats(values)
-        taken, given = chance.choice(len(values), 2, replace=False)
-        values[taken] = values[given]
-        assert distinct._has_repeats(values)

@@ -164,6 +164,15 @@ class TestCutConnections:
         with pytest.raises(PreconditionFailedError):
             storage.put_if_absent("repo", b"other")
 
+    def test_many_writes_are_whole(self, behind_proxy: Proxied) -> None:
+        storage, faults = behind_proxy
+        faults.cut_one_in = 2
+        paths = [f"chunks/{number}" for number in range(6)]
+        items = ((path, self.CONTENT) for path in paths)
+        assert dict(storage.write_many(items)) == dict.fromkeys(paths)
+        assert faults.cut >= 4
+        assert dict(storage.read_many(paths)) == dict.fromkeys(paths, self.CONTENT)
+
     def test_a_write_that_is_always_cut_changes_nothing(
         self, behind_proxy: Proxied, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -203,10 +212,9 @@ class TestRequests:
     def test_no_page_beyond_the_end_of_a_shard(self, behind_proxy: Proxied) -> None:
         storage, faults = behind_proxy
         names = [f"{first}{second}" for first in ALPHABET for second in ALPHABET]
+        direct = open_storage(storage.location)  # faster than through the proxy
         with ThreadPoolExecutor(16) as pool:
-            list(
-                pool.map(lambda name: storage.put_if_absent(f"chunks/{name}0", b"1"), names[:1020])
-            )
+            list(pool.map(lambda name: direct.put_if_absent(f"chunks/{name}0", b"1"), names[:1020]))
         self.count(faults)
         assert sum(len(batch.names) for batch in list_columns_sharded(storage, "chunks")) == 1020
         assert self.count(faults, b"GET") <= 2  # pages of Azure have 5,000 names
@@ -315,19 +323,41 @@ class TestThrottling:
         assert list(storage.delete_many(["a"])) == [("a", None)]
         assert faults.refused >= 2
 
-    def test_deletes_begin_with_one_request(self, behind_proxy: Proxied) -> None:
+    def test_many_requests_are_waited_out(self, behind_proxy: Proxied) -> None:
+        storage, faults = behind_proxy
+        faults.methods, faults.refuse_one_in = frozenset({"PUT", "POST", "GET"}), 3
+        paths = [f"chunks/{number:02}" for number in range(20)]
+        assert dict(storage.write_many((path, b"1") for path in paths)) == dict.fromkeys(paths)
+        assert dict(storage.read_many(paths)) == dict.fromkeys(paths, b"1")
+        assert sorted(info.path for info in storage.list("chunks")) == paths
+        listed = [name for part in storage.list_columns("chunks") for name in part.names]
+        assert sorted(f"chunks/{name}" for name in listed) == paths
+        assert faults.refused >= 10
+
+    @staticmethod
+    def names_for_20_requests(storage: Storage, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """A request of S3 could delete 1,000 objects, which says nothing more here."""
+        number = min(50, storage.deletes_per_request)
+        monkeypatch.setattr(type(storage), "deletes_per_request", number)
+        return [f"none/{number}" for number in range(20 * number)]
+
+    def test_deletes_begin_with_one_request(
+        self, behind_proxy: Proxied, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         storage, faults = behind_proxy
         faults.methods, faults.delay = frozenset({"POST", "DELETE"}), 0.5
-        paths = [f"none/{number}" for number in range(20 * storage.deletes_per_request)]
+        paths = self.names_for_20_requests(storage, monkeypatch)
         assert dict(storage.delete_many(paths)) == dict.fromkeys(paths)
         assert faults.in_flight[0] == 1 and max(faults.in_flight[:3]) <= 2
         assert max(faults.in_flight) > 3
 
-    def test_deletes_slow_down(self, behind_proxy: Proxied) -> None:
+    def test_deletes_slow_down(
+        self, behind_proxy: Proxied, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         storage, faults = behind_proxy
         faults.methods, faults.delay = frozenset({"POST", "DELETE"}), 0.05
         faults.refuse_above = 2
-        paths = [f"none/{number}" for number in range(20 * storage.deletes_per_request)]
+        paths = self.names_for_20_requests(storage, monkeypatch)
         assert dict(storage.delete_many(paths)) == dict.fromkeys(paths)
         assert faults.refused > 0 and max(faults.in_flight) < 8
 
@@ -337,7 +367,7 @@ class TestThrottling:
         monkeypatch.setattr("icectl.storage.retry.FIRST_DELAY", 0.001)
         storage, faults = behind_proxy
         faults.methods, faults.refuse_one_in = frozenset({"POST", "DELETE"}), 1
-        paths = [f"none/{number}" for number in range(20 * storage.deletes_per_request)]
+        paths = self.names_for_20_requests(storage, monkeypatch)
         outcome = dict(storage.delete_many(paths))
         assert outcome.keys() == {*paths}
         assert all(isinstance(error, ThrottledError) for error in outcome.values())
@@ -349,9 +379,8 @@ class TestThrottling:
         monkeypatch.setattr("icectl.storage.retry.FIRST_DELAY", 0.001)
         storage, faults = behind_proxy
         faults.methods, faults.refuse_one_in = frozenset({"GET"}), 1
-        with pytest.raises(StorageError, match="503") as caught:
+        with pytest.raises(ThrottledError):
             storage.read("a")
-        assert caught.value.exit_code == 14
         assert faults.refused == 8
 
     def test_a_refusal_is_final_at_once(self, behind_proxy: Proxied) -> None:
@@ -606,6 +635,18 @@ class TestWrongPlaces:
         assert_within(60, began)  # the libraries would try for minutes
         assert caught.value.exit_code == 14 and caught.value.hint
 
+    def test_no_credentials(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("HOME", str(tmp_path))
+        monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+        options = {"endpoint_url": "http://127.0.0.1:1", "region": "us-east-1"}
+        requests: tuple[Callable[[Storage], object], ...] = (
+            lambda storage: storage.read("repo"),
+            lambda storage: storage.read_versioned("repo"),
+        )
+        for request in requests:
+            with raises(StorageError, remedy="check-aws-credentials"):
+                request(open_storage("s3://bucket/prefix", options))
+
     @pytest.mark.parametrize("name", backends("seaweedfs", "moto", "gcs"))
     def test_no_bucket(self, name: str, make_backend: Callable[[str], Backend]) -> None:
         scheme = make_backend(name).location.partition(":")[0]
@@ -653,8 +694,7 @@ class TestWrongPlaces:
                 lambda: refs.delete_tag("v1"),
                 lambda: initialize_repository(elsewhere),
             ):
-                with pytest.raises(RefusedError, match="only if absent") as caught:
+                with pytest.raises(RefusedError):
                     attempt()
-                assert caught.value.exit_code == 16
             assert sorted(info.path for info in storage.list("")) == paths
             assert list(elsewhere.list("")) == []

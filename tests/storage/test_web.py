@@ -15,6 +15,7 @@ from icectl.storage.contract import Storage
 from icectl.storage.open import open_storage
 from tests.official.histories import create
 from tests.servers.azure import web_server
+from tests.servers.proxy import Faults, fault_proxy
 
 pytestmark = pytest.mark.server
 
@@ -66,6 +67,22 @@ def test_it_cannot_be_changed(web: Storage) -> None:
     ):
         with pytest.raises(RefusedError):
             change()
+
+
+@pytest.mark.parametrize("fault", ["cut_one_in", "lose_one_in", "refuse_one_in"])
+def test_failed_reads_are_tried_again(tmp_path: Path, fault: str) -> None:
+    content = bytes(range(256)) * 1024
+    names = [f"chunks/{number}" for number in range(6)]
+    (tmp_path / "root" / "chunks").mkdir(parents=True)
+    for name in names:
+        (tmp_path / "root" / name).write_bytes(content)
+    faults = Faults(frozenset({"GET"}))
+    with web_server(tmp_path, tmp_path / "root") as url, fault_proxy(url, faults) as proxy_url:
+        web = open_storage(proxy_url)
+        setattr(faults, fault, 2)
+        assert web.read(names[0]) == content
+        assert dict(web.read_many(names)) == dict.fromkeys(names, content)
+    assert faults.cut + faults.lost + faults.refused >= 4
 
 
 def test_no_server() -> None:

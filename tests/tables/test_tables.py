@@ -17,6 +17,7 @@ from icectl.tables.names import TABLES
 from icectl.tables.scan import TableScan, read_table
 from icectl.tables.schemas import SCHEMAS
 from icectl.tables.scope import Condition, Scope
+from tests.failures import raises
 from tests.tables.expected import EXPECTED, comparable, moment
 from tests.tables.repositories import FIXTURES, LEGACY, WRITTEN, find_repository
 
@@ -197,5 +198,5 @@ def test_a_damaged_manifest_is_named(zoo: Path, tmp_path: Path) -> None:
     (use,) = scan.plan()[0].unit.items
     file = mine / "manifests" / str(use.id)
     file.write_bytes(file.read_bytes()[:-20])
-    with pytest.raises(FormatError, match=f"manifests/{use.id}"):
+    with raises(FormatError, path=f"manifests/{use.id}"):
         rows_of(scan)

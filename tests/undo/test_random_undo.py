@@ -24,6 +24,7 @@ from tests.gc.place import Place
 from tests.gc.repositories import live
 from tests.official import ic, open_official, read_everything
 from tests.official.histories import CONCURRENT_V2, STEPS_V2, RandomHistory, commit
+from tests.repetition import repeated
 from tests.undo.operations import check_usable, expire, save_config
 from tests.undo.states import official_state, own_state
 
@@ -251,7 +252,7 @@ def walk(place: Place, seed: int, steps: int) -> None:
     assert walking.undone
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", repeated(range(5), range(5, 10)))
 def test_random_undo(tmp_path: Path, capsys: pytest.CaptureFixture[str], seed: int) -> None:
     walk(Place(tmp_path / "repo", capsys), seed, 40)
 

@@ -31,6 +31,7 @@ from tests.official import (
     read_everything,
     zarr,
 )
+from tests.official.histories import create
 from tests.servers.s3 import S3Server
 from tests.upgrade.drafts import ATTRIBUTES, EMPTY, MESSAGES, SCALAR, VIRTUAL, T, X, Y, draft
 
@@ -282,6 +283,13 @@ def test_version_1_becomes_version_2(
     ours = read_everything(open_official(tmp_path / "target"))
     assert ours == theirs
     assert read(icectl, tmp_path / "target", "validate", "--level", "data")["findings"] == []
+
+
+def test_an_empty_repository(icectl: Icectl, tmp_path: Path) -> None:
+    create(tmp_path / "source", 1)
+    target = str(tmp_path / "target")
+    assert icectl("upgrade", "-r", str(tmp_path / "source"), "--to", target).code == 0
+    assert icectl("validate", "-r", target, "--fail-on", "warning").code == 0
 
 
 def test_deleted_tags_stay_deleted(icectl: Icectl, shared_fixtures: Path, tmp_path: Path) -> None:

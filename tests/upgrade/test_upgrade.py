@@ -168,6 +168,32 @@ def test_keep_a_detached_snapshot_whose_parent_is_gone(tmp_path: Path, icectl: I
     assert checked.code == 0, checked.out
 
 
+@pytest.mark.parametrize("directory", ["manifests", "transactions"])
+def test_a_detached_snapshot_that_lost_files_is_left_out(
+    directory: str, tmp_path: Path, icectl: Icectl
+) -> None:
+    path = tmp_path / "repo"
+    repo = create(path, 1)
+    before = {*(path / directory).iterdir()} if (path / directory).exists() else set()
+    with commit(repo, "lost") as root:
+        root.create_array("a", shape=(4,), chunks=(2,), dtype="i8")[:] = 7
+    (lost,) = {*(path / directory).iterdir()} - before
+    first, *_ = repo.ancestry(branch="main")
+    with commit(repo, "kept") as root:
+        root.attrs["x"] = 1
+    kept, *_ = repo.ancestry(branch="main")
+    repo.reset_branch("main", [*repo.ancestry(branch="main")][-1].id)
+    lost.unlink()
+    result = upgrade(path, keep_detached=True)
+    errors = {str(one.id): one.error for one in result.detached}
+    assert lost.name in (errors[first.id] or "")
+    # Both have the manifest, and each has its own log.
+    assert (errors[kept.id] is None) == (directory == "transactions")
+    assert result.snapshots == (2 if directory == "transactions" else 1)
+    checked = icectl("validate", "-r", str(path), "--level", "data", "--fail-on", "warning")
+    assert checked.code == 0, checked.out
+
+
 def test_damage_is_refused(original: Path, tmp_path: Path, icectl: Icectl) -> None:
     repo = open_official(original)
     tip, tagged = repo.lookup_branch("main"), repo.lookup_tag("alone")

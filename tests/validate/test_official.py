@@ -17,6 +17,7 @@ from icectl.storage.local import LocalStorage
 from tests.gc.repositories import messy_repository
 from tests.official import build_zoo, built, ic, open_official, random_history
 from tests.official.histories import commit, create
+from tests.repetition import repeated
 
 FIXTURES = (
     "split-repo-v2",
@@ -55,7 +56,7 @@ def test_repository_with_garbage(
     assert findings(built(tmp_path_factory, messy_repository, spec_version)) == []
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", repeated(range(2), range(2, 4)))
 @pytest.mark.parametrize("spec_version", [1, 2])
 def test_random_histories(tmp_path: Path, spec_version: int, seed: int) -> None:
     random_history(tmp_path / "repo", 100 + seed, 40, spec_version)

@@ -143,7 +143,7 @@ def test_a_snapshot_that_was_not_visited_fails_the_run(
     whole: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(History, "parents_first", lambda self: iter(()))
-    with pytest.raises(FormatError, match="not checked"):
+    with pytest.raises(FormatError):
         validate(LocalStorage(whole), ValidateOptions())
 
 

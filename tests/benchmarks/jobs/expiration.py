@@ -1,4 +1,4 @@
-"""Expiration of a long history."""
+"""Changes of a repository with a long history."""
 
 from __future__ import annotations
 
@@ -14,6 +14,12 @@ import sys, datetime, icechunk as ic
 repo = ic.Repository.open(ic.local_filesystem_storage(sys.argv[1]))
 cutoff = datetime.datetime.now(datetime.timezone.utc) - datetime.timedelta(days=30)
 print(len(repo.expire_snapshots(cutoff)))
+"""
+
+CREATE_BRANCH = """
+import sys, icechunk as ic
+repo = ic.Repository.open(ic.local_filesystem_storage(sys.argv[1]))
+repo.create_branch("new", repo.lookup_branch("main"))
 """
 
 
@@ -47,4 +53,15 @@ def plan_retention(scale: Scale) -> Comparison:
         replace(python(EXPIRE, theirs), before=copy),
         icectl("expire", "-r", source, *rules, "--dry-run"),
         note="theirs is the cutoff of 30 days carried out: it has no dry run and no rules",
+    )
+
+
+@job("branch create, 100,000 snapshots", target=1, memory_target=1)
+def create_branch(scale: Scale) -> Comparison:
+    source = dataset("many_snapshots", scale.of(100_000))
+    theirs, copy_theirs = fresh_copy(source, "branch-theirs")
+    ours, copy_ours = fresh_copy(source, "branch-ours")
+    return Comparison(
+        replace(python(CREATE_BRANCH, theirs), before=copy_theirs),
+        icectl("branch", "create", "new", "main", "-r", ours, before=copy_ours),
     )

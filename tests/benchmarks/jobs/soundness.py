@@ -25,7 +25,7 @@ def stats_of_native_refs(scale: Scale) -> Comparison:
     return Comparison(python(OFFICIAL_STATS, repository), icectl("stats", "-r", repository))
 
 
-@job("stats, native refs of two versions", target=0.6, memory_target=1)
+@job("stats, native refs of two versions", target=0.4, memory_target=1)
 def stats_of_two_versions(scale: Scale) -> Comparison:
     repository = dataset("synthetic_native_refs", scale.of(REFERENCES))
     return Comparison(
