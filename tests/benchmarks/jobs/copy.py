@@ -6,7 +6,6 @@ import atexit
 import os
 import shlex
 import shutil
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -44,62 +43,58 @@ def copies() -> tuple[Path, Callable[[], None]]:
     return place, clear
 
 
-if shutil.which("rclone") is None:
-    print("rclone is not installed: copies are not measured", file=sys.stderr)
-else:
+@job("copy of 100,000 chunks, disk to disk", target=1.0)
+def copy_to_disk(scale: Scale) -> Comparison:
+    repository = native(scale, CHUNKS)
+    place, clear = copies()
+    # icectl publishes only what is on disk; rclone leaves that to the kernel.
+    copy = shlex.join(rclone(repository, place).arguments)
+    flush = shlex.join(("sync", "--file-system", str(place)))
+    return Comparison(
+        Command(("sh", "-c", f"{copy} && {flush}"), before=clear),
+        icectl("copy", repository, place, before=clear),
+        baseline="rclone sync",
+        note="both sides end when the file system is synchronized",
+    )
 
-    @job("copy of 100,000 chunks, disk to disk", target=1.0)
-    def copy_to_disk(scale: Scale) -> Comparison:
-        repository = native(scale, CHUNKS)
-        place, clear = copies()
-        # icectl publishes only what is on disk; rclone leaves that to the kernel.
-        copy = shlex.join(rclone(repository, place).arguments)
-        flush = shlex.join(("sync", "--file-system", str(place)))
-        return Comparison(
-            Command(("sh", "-c", f"{copy} && {flush}"), before=clear),
-            icectl("copy", repository, place, before=clear),
-            baseline="rclone sync",
-            note="both sides end when the file system is synchronized",
-        )
 
-    @job("copy of 100,000 chunks, disk to S3 without latency", target=1.0)
-    def copy_to_object_storage(scale: Scale) -> Comparison:
-        repository = native(scale, CHUNKS)
-        store = object_store()
-        s3 = ("--s3-provider", "Other", "--s3-env-auth", "--s3-endpoint", store.direct_url)
+@job("copy of 100,000 chunks, disk to S3 without latency", target=1.0)
+def copy_to_object_storage(scale: Scale) -> Comparison:
+    repository = native(scale, CHUNKS)
+    store = object_store()
+    s3 = ("--s3-provider", "Other", "--s3-env-auth", "--s3-endpoint", store.direct_url)
 
-        def clear(name: str) -> Callable[[], None]:
-            return lambda: store.remove(name)
+    def clear(name: str) -> Callable[[], None]:
+        return lambda: store.remove(name)
 
-        return Comparison(
-            replace(
-                rclone(*s3, "--s3-no-check-bucket", repository, f":s3:{BUCKET}/by-rclone"),
-                before=clear("by-rclone"),
-                store=store,
+    return Comparison(
+        replace(
+            rclone(*s3, "--s3-no-check-bucket", repository, f":s3:{BUCKET}/by-rclone"),
+            before=clear("by-rclone"),
+            store=store,
+        ),
+        replace(
+            icectl(
+                *("copy", repository, repository_url("by-icectl")),
+                *("--target-option", f"endpoint_url={store.direct_url}"),
             ),
-            replace(
-                icectl(
-                    *("copy", repository, repository_url("by-icectl")),
-                    *("--target-option", f"endpoint_url={store.direct_url}"),
-                ),
-                before=clear("by-icectl"),
-                store=store,
-            ),
-            baseline="rclone sync",
-        )
+            before=clear("by-icectl"),
+            store=store,
+        ),
+        baseline="rclone sync",
+    )
 
-    @job("copy with nothing to do, disk to S3 with 30 ms", target=1.0, most_requests=2)
-    def copy_nothing(scale: Scale) -> Comparison:
-        repository = dataset("linear_history", 10)
-        store = object_store()
-        store.copy(repository, "same-by-rclone")
-        s3 = ("--s3-provider", "Other", "--s3-env-auth", "--s3-no-check-bucket")
-        endpoint = ("--s3-endpoint", store.environment["AWS_ENDPOINT_URL"])
-        url = repository_url("same-by-icectl")  # the round that warms up copies it
-        return Comparison(
-            replace(
-                rclone(*s3, *endpoint, repository, f":s3:{BUCKET}/same-by-rclone"), store=store
-            ),
-            replace(icectl("copy", repository, url), store=store),
-            baseline="rclone sync",
-        )
+
+@job("copy with nothing to do, disk to S3 with 30 ms", target=1.0, most_requests=2)
+def copy_nothing(scale: Scale) -> Comparison:
+    repository = dataset("linear_history", 10)
+    store = object_store()
+    store.copy(repository, "same-by-rclone")
+    s3 = ("--s3-provider", "Other", "--s3-env-auth", "--s3-no-check-bucket")
+    endpoint = ("--s3-endpoint", store.environment["AWS_ENDPOINT_URL"])
+    url = repository_url("same-by-icectl")  # the round that warms up copies it
+    return Comparison(
+        replace(rclone(*s3, *endpoint, repository, f":s3:{BUCKET}/same-by-rclone"), store=store),
+        replace(icectl("copy", repository, url), store=store),
+        baseline="rclone sync",
+    )
