@@ -47,6 +47,8 @@ class CommandContext:
         self.command = ""
         self.words: Sequence[str] = ()
         """The texts among the arguments of a command that takes --repo."""
+        self.takes_locations = True
+        """Whether a repository can be given by a path or URL, not only by its name."""
         self.storage_option_name = "--storage-option"
         """What hints call it; `copy` has two."""
 
@@ -71,6 +73,7 @@ class CommandContext:
     def for_repository(self, name: str) -> CommandContext:
         """Return the context of the same run with another repository."""
         context = copy(self)
+        context.takes_locations = False
         context.options = replace(self.options, repo=name)
         context.__dict__.pop("location", None)
         return context
@@ -95,7 +98,7 @@ class CommandContext:
 
         found = find_location(repo, options or self.options.storage_option or (), self.environ)
         named = repo or self.environ.get("ICECTL_REPO")
-        if named and is_hidden_directory(named, found):
+        if named and self.takes_locations and is_hidden_directory(named, found):
             self.note(f"{named} is a name from the config file; for the directory, write ./{named}")
         return found
 

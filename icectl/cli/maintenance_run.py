@@ -7,7 +7,7 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor, as_completed, wait
 from contextlib import AbstractContextManager, nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -24,6 +24,25 @@ from icectl.ops.metrics import RepositoryMetrics, measure_metrics
 from icectl.pipeline.progress import Counter, Progress
 from icectl.render.gc import render_notes
 from icectl.repository.open import open_repository
+
+STOPPING_SECONDS = 1.0
+"""After Ctrl-C, work that ends in this time reports what it did."""
+CONTINUES = "the repository is consistent; the next run continues"
+
+
+@dataclass(slots=True)
+class _Work:
+    """The maintenance of one repository."""
+
+    table: MaintenanceTable
+    location: str
+    progress: Progress
+    result: MaintenanceResult
+    """Filled in as the work goes on."""
+
+    @property
+    def name(self) -> str:
+        return self.table.repository
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,71 +72,84 @@ class MaintenanceRun:
     def run(
         self, *, dry_run: bool, show: Callable[[RepositoryMaintenance], None]
     ) -> list[RepositoryMaintenance]:
-        """Maintain all and call `show` as each is done; Ctrl-C ends the wait for them.
+        """Maintain all and call `show` as each is done; Ctrl-C stops the work.
 
-        The threads end with the process, which is safe at any time.
+        Threads that do not stop at once end with the process, which is safe at any time.
         """
         deadline = None if self.max_seconds is None else time.monotonic() + self.max_seconds
+        works = [self._begin(table, dry_run, deadline) for table in self.tables]
         pool = ThreadPoolExecutor(self.jobs, "icectl-maintain")
-        work = partial(self._maintain, dry_run=dry_run, deadline=deadline)
-        futures = {pool.submit(work, table): table for table in self.tables}
+        futures = {pool.submit(self._maintain, work): work for work in works}
         done: dict[str, RepositoryMaintenance] = {}
+
+        def finish(work: _Work, reported: RepositoryMaintenance) -> None:
+            done[work.name] = reported
+            show(reported)
+
         try:
             for future in as_completed(futures):
-                done[futures[future].repository] = future.result()
-                show(future.result())
+                finish(futures[future], future.result())
         except KeyboardInterrupt:
             self._stopping.set()
+            for work in works:
+                work.progress.stop()
             pool.shutdown(wait=False, cancel_futures=True)
-            for future, table in futures.items():
-                if table.repository not in done:
-                    done[table.repository] = self._interrupted(table, future, dry_run=dry_run)
-                    show(done[table.repository])
+            wait(futures, STOPPING_SECONDS)
+            for future, work in futures.items():
+                if work.name not in done:
+                    was_begun = not future.cancelled()
+                    is_over = was_begun and future.done()
+                    finish(work, future.result() if is_over else self._interrupt(work, was_begun))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
-        return [done[table.repository] for table in self.tables]
+        return [done[work.name] for work in works]
 
-    def _interrupted(
-        self, table: MaintenanceTable, future: Future[RepositoryMaintenance], *, dry_run: bool
-    ) -> RepositoryMaintenance:
-        failure = InterruptionError(
-            "interrupted before it was begun" if future.cancelled() else "interrupted",
-            hint="the repository is consistent; the next run continues",
+    def _begin(self, table: MaintenanceTable, dry_run: bool, deadline: float | None) -> _Work:
+        # The location in the config file, for a storage that cannot be opened.
+        location = redact_location(table.config.repositories[table.repository].url)
+        progress = Progress(partial(self._start_phase, table.repository), deadline)
+        return _Work(table, location, progress, MaintenanceResult(dry_run))
+
+    def _interrupt(self, work: _Work, was_begun: bool) -> RepositoryMaintenance:
+        """Report what was done until now; the thread may still be at work."""
+        message = "interrupted" if was_begun else "interrupted before it was begun"
+        result = replace(
+            work.result,
+            failure=InterruptionError(message, hint=CONTINUES),
+            seconds=dict(work.result.seconds),
         )
-        result = MaintenanceResult(dry_run, failure=failure)
-        return self._report(table, self._shown_location(table), result)
+        return self._report(replace(work, result=result))
 
-    def _maintain(
-        self, table: MaintenanceTable, *, dry_run: bool, deadline: float | None
-    ) -> RepositoryMaintenance:
+    def _maintain(self, work: _Work) -> RepositoryMaintenance:
         """Maintain one repository, on a thread of the pool."""
-        name = table.repository
+        name, table, result = work.name, work.table, work.result
         log_subject.set(name)
         context = self.context.for_repository(name)
-        progress = Progress(partial(self._start_phase, name), deadline)
-        result = MaintenanceResult(dry_run)
-        location = self._shown_location(table)
         try:
             storage = context.open_storage()
-            location = storage.location
+            work.location = storage.location
             lock: AbstractContextManager[None] = nullcontext()
-            if not dry_run:
+            if not result.dry_run:
                 warn = partial(self._warn, name)
-                lock = maintenance_lock(storage, context.environ, progress, warn, self.wait_seconds)
+                lock = maintenance_lock(
+                    storage, context.environ, work.progress, warn, self.wait_seconds
+                )
             with self._serial[lock_name(storage)], lock:
-                result = maintain(
+                maintain(
                     storage,
                     lambda now: table.policy_at(now, context.now()),
-                    progress,
-                    dry_run=dry_run,
+                    work.progress,
+                    result,
                 )
-                if self.measures and not dry_run and result.is_readable:
+                if self.measures and not result.dry_run and result.is_readable:
                     with suppress(IcectlError):
                         self.measured[name] = measure_metrics(open_repository(storage))
         except Exception as error:
             result.failure = error
+        if self._stopping.is_set() and result.is_out_of_time:
+            result.failure = InterruptionError("interrupted", hint=CONTINUES)
         self._warn_of_result(name, result)
-        return self._report(table, location, result)
+        return self._report(work)
 
     def _start_phase(
         self, name: str, label: str, total: int | None, unit: str
@@ -127,10 +159,9 @@ class MaintenanceRun:
             raise InterruptionError("interrupted")
         return self.context.display.phase(f"{name}: {label}", total, unit)
 
-    def _report(
-        self, table: MaintenanceTable, location: str, result: MaintenanceResult
-    ) -> RepositoryMaintenance:
+    def _report(self, work: _Work) -> RepositoryMaintenance:
         """Word the failure and the notes for this repository."""
+        table, result = work.table, work.result
         context = self.context.for_repository(table.repository)
         error = None
         if result.failure is not None:
@@ -145,7 +176,7 @@ class MaintenanceRun:
         if result.validate is not None:
             notes = tuple(map(context.describe, result.validate.notes))
             result.validate = replace(result.validate, notes=notes)
-        return report_result(table.repository, location, result, error)
+        return report_result(work.name, work.location, result, error)
 
     def _warn_of_result(self, name: str, result: MaintenanceResult) -> None:
         notes = [f"{key} {glob} does not match any name" for key, glob in result.idle_globs]
@@ -165,7 +196,3 @@ class MaintenanceRun:
         """A closed stderr must not stop the maintenance."""
         with suppress(OSError):
             self.context.warn(f"{name}: {message}")
-
-    def _shown_location(self, table: MaintenanceTable) -> str:
-        """The location in the config file, for a storage that cannot be opened."""
-        return redact_location(table.config.repositories[table.repository].url)

@@ -115,6 +115,8 @@ def command(
             context: CommandContext = ctx.obj
             context.command = ctx.command_path.partition(" ")[2]
             context.options = CommonOptions.gather(ctx)
+            if not repository and context.options.repo is not None:
+                raise UsageError(f"{context.command} does not take --repo", hint="omit it")
             own = {name: value for name, value in values.items() if name not in COMMON}
             given = (value if isinstance(value, list) else [value] for value in own.values())
             if repository:

@@ -126,6 +126,15 @@ class MaintenanceResult:
     failure: Exception | None = None
     """The first one."""
 
+    is_checked: bool = False
+    """Whether gc could plan before the first change."""
+
+    @property
+    def is_out_of_time(self) -> bool:
+        """Whether something was left to do when the time was over."""
+        is_partial = self.failure is None and self.gc is not None and not self.gc.is_complete
+        return is_partial or isinstance(self.failure, OutOfTimeError)
+
     @property
     def is_readable(self) -> bool:
         """Whether nothing failed that would keep other operations from reading the repository."""
@@ -201,10 +210,10 @@ def summarize_metrics(done: RepositoryMaintenance) -> MaintenanceMetrics:
 
 
 def maintain(
-    storage: Storage, policy_at: PolicyAt, progress: Progress, *, dry_run: bool = False
-) -> MaintenanceResult:
+    storage: Storage, policy_at: PolicyAt, progress: Progress, result: MaintenanceResult
+) -> None:
     """Do what the policy says, or plan it without validating; failures are part of the result."""
-    result = MaintenanceResult(dry_run)
+    result.started_at = local_time()
     # The steps do not depend on the time, which is unknown if the storage does not answer.
     policy = policy_at(local_time())
     if policy.validate is not None:
@@ -223,7 +232,9 @@ def maintain(
                 closed = error.message
 
     _try(result, "open", open_first, progress)
-    for step in policy.changes:
+    # What fails in gc must be known before the other steps, which `_check` ensures in a real run.
+    steps = policy.changes
+    for step in sorted(steps, key=lambda step: step != "gc") if result.dry_run else steps:
         if closed or result.failure is not None:
             result.skipped_steps.append(SkippedStep(step, closed or _after(result)))
         else:
@@ -231,10 +242,9 @@ def maintain(
             _try(result, step, work, progress)
     if policy.validate is not None and not result.is_readable:
         result.skipped_steps.append(SkippedStep("validate", _after(result)))
-    elif policy.validate is not None and not dry_run:
+    elif policy.validate is not None and not result.dry_run:
         work = partial(_validate, storage, policy.validate, result, progress)
         _try(result, "validate", work, progress)
-    return result
 
 
 def _try(
@@ -275,6 +285,7 @@ def _delete_branches(
     if found:
         # What they lead to may be all that is left of the data, as for an expiration.
         check_tips(repository, [branch.name for branch in found], (), progress)
+        _check(storage, policy, result, progress)
     if result.dry_run:
         result.deleted_branches = tuple(found)
         return
@@ -288,6 +299,18 @@ def _delete_branches(
         with suppress(ConflictError, RefNotFoundError):
             repository.refs.delete_branch(branch.name, expect=branch.snapshot_id)
             result.deleted_branches += (branch,)
+
+
+def _check(
+    storage: Storage, policy: MaintenancePolicy, result: MaintenanceResult, progress: Progress
+) -> None:
+    """Plan gc before the first change: what cannot be read must stop all steps, not only gc.
+
+    The versions that `expire` releases may be the last ones that are whole.
+    """
+    if policy.gc is not None and not result.is_checked and not result.dry_run:
+        plan_run(storage, replace(policy.gc, max_delete=None, backups_older_than=None), progress)
+        result.is_checked = True
 
 
 def find_old_branches(
@@ -353,6 +376,8 @@ def _expire(
     result.idle_globs += tuple(
         find_idle_globs(policy.expire, planned.history.branches, planned.history.tags)
     )
+    if not planned.plan.is_empty:
+        _check(storage, policy, result, progress)
     if result.dry_run or planned.plan.is_empty:
         repository.check_newest()
     else:

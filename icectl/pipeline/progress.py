@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, nullcontext
@@ -64,7 +65,9 @@ class _LoggedPhase(AbstractContextManager[Counter]):
         self._shown.__exit__(*failure)
         seconds = time.monotonic() - self._began
         done = f"{self._count:,}{self._unit} in " if self._count or self._unit else ""
-        ending = ", then failed" if failure[0] is not None else ""
+        # A consumer that needs no more items closes the generator.
+        is_failure = failure[0] not in (None, GeneratorExit)
+        ending = ", then failed" if is_failure else ""
         logger.info("%s: %s%.2f s%s", self._label, done, seconds, ending)
 
 
@@ -107,6 +110,10 @@ class Progress:
     @property
     def is_over(self) -> bool:
         return self._deadline is not None and time.monotonic() > self._deadline
+
+    def stop(self) -> None:
+        """Let the work end where it looks at the time next."""
+        self._deadline = -math.inf
 
     def check_time(self) -> None:
         if self.is_over:

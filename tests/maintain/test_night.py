@@ -423,6 +423,34 @@ def test_ctrl_c(config: Config, slow: dict[str, str]) -> None:
 
 
 @pytest.mark.server
+def test_ctrl_c_reports_what_was_done(
+    config: Config, slow: dict[str, str], process: Icectl, seaweedfs_server: S3Server
+) -> None:
+    before = len(snapshots(process, slow, seaweedfs_server))
+    running = start(config, "slow", **slow)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while len(snapshots(process, slow, seaweedfs_server)) == before:
+        assert time.monotonic() < deadline
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate(timeout=PATIENCE_SECONDS)
+    assert (running.returncode, err) == (130, "")
+    (found,) = json.loads(out)["repositories"]
+    assert (found["exit_code"], found["error"]["kind"]) == (130, "interrupted")
+    assert [one["name"] for one in found["deleted_branches"]] == ["tmp-1"]
+    assert len(found["expire"]["released_snapshots"]) == 4
+    assert found["location"].startswith("s3://")
+    assert found["gc"] is None or not found["gc"]["is_complete"]
+
+
+def snapshots(process: Icectl, variables: dict[str, str], server: S3Server) -> list[Any]:
+    """Those of the repository `slow`, read without the proxy."""
+    direct = ("--storage-option", f"endpoint_url={server.url}")
+    outcome = process("log", "--all", "--json", "-r", "slow", *direct, **variables)
+    found: list[Any] = outcome.document["snapshots"]
+    return found
+
+
+@pytest.mark.server
 def test_max_runtime_is_for_all(config: Config, slow: dict[str, str], process: Icectl) -> None:
     where = config.add("later")
     before = digest(where)

@@ -13,7 +13,7 @@ from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.options import AtOpOption, File, Time, command
 from icectl.cli.values import parse_moment
-from icectl.errors import UsageError
+from icectl.errors import RefusedError, UsageError
 from icectl.ops.files import check_outside, check_writable, write_shared
 
 if TYPE_CHECKING:
@@ -153,7 +153,11 @@ def _gather(context: CommandContext, content: Content, html: Path) -> Report:
     if content.gc_older_than is not None:
         now = repository.storage.read_clock()
         cutoff = parse_moment(content.gc_older_than, now)
-        check_cutoff(cutoff, now, allow_recent=False)
+        try:
+            check_cutoff(cutoff, now, allow_recent=False)
+        except RefusedError as error:
+            error.hint = "give --gc-older-than at least 1d"
+            raise
     level = None if content.validate is None else Level[content.validate.upper()]
     options = ReportOptions(now, policy, cutoff, level, state)
     found = gather(repository, options, context.progress)

@@ -426,14 +426,14 @@ function drawFreed() {
   const section = find("#freed"), tiles = section.querySelector(".tiles");
   section.hidden = expire === null && gc === null;
   if (section.hidden) return;
-  const parts = [{label: "native chunks now", bytes: stats.native_bytes}];
+  const parts = [{label: "native chunks in use", bytes: stats.native_bytes}];
   if (expire !== null) {
     const freed = stats.could_free;
     tiles.append(tile("snapshots released by expire", count(expire.released_snapshots.length)),
       tile("snapshots kept", count(expire.kept_snapshots)),
-      tile("freed by expire, then gc", size(freed.bytes)),
-      tile("chunks freed by expire, then gc", count(freed.chunks)));
-    parts.push({label: "expire, then gc", bytes: freed.bytes});
+      tile("more freed by gc after expire", size(freed.bytes)),
+      tile("more chunks freed by gc after expire", count(freed.chunks)));
+    parts.push({label: "more after expire", bytes: freed.bytes});
   }
   if (gc !== null) {
     const objects = gc.garbage.reduce((sum, one) => sum + one.count, 0);
