@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import signal
 import sys
 from collections.abc import Mapping
 from typing import NoReturn
@@ -21,6 +22,9 @@ def main() -> NoReturn:
     # Loading modules creates many objects and no garbage cycles: looking for them takes a twentieth
     # of the time of a short command.
     gc.set_threshold(100_000)
+    if signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+        # Clean up and report, as after Ctrl-C.
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     code = run(sys.argv[1:], os.environ)
     with contextlib.suppress(OSError):  # already reported
         sys.stdout.flush()

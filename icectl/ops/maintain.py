@@ -320,7 +320,8 @@ def find_old_branches(
 
     A branch that somebody has just created at an old commit is in use. Spec version 1 does not
     record when a branch was created, so there the tip alone decides. Also returns the names of
-    branches that are kept because the ops log was cut and no longer shows when they were set.
+    branches that are kept because the ops log does not show when they were set: it was cut, or the
+    repository was upgraded recently.
     """
     cutoffs: dict[str, int] = {}
     found = []
@@ -358,8 +359,10 @@ def _times_set(repository: Repository, since: int) -> tuple[Mapping[str, int], i
         change = update.update_type
         if known_since < since:
             break
-        if isinstance(change, RepoInitializedUpdate | RepoMigratedUpdate):
+        if isinstance(change, RepoInitializedUpdate):
             return times, 0
+        if isinstance(change, RepoMigratedUpdate):
+            break  # spec version 1 did not record when a branch was created
         if isinstance(change, BranchCreatedUpdate | BranchResetUpdate):
             times.setdefault(change.name, known_since)
     return times, known_since

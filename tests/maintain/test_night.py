@@ -244,6 +244,21 @@ def test_metrics_that_cannot_be_written(
     assert digest(where) == before
 
 
+@pytest.mark.parametrize("words", [[], ["--jsonl"], ["--json"]])
+def test_a_full_disk_for_the_output_stops_nothing(
+    config: Config, tmp_path: Path, words: list[str]
+) -> None:
+    places = [config.add("one"), config.add("two")]
+    metrics = tmp_path / "metrics.prom"
+    with Path("/dev/full").open("w") as full:
+        running = start(config, "--all", "--metrics", str(metrics), *words, stdout=full)
+        _, err = running.communicate(timeout=PATIENCE_SECONDS)
+    assert running.returncode == 1, err
+    for where in places:
+        assert "tmp-1" not in open_official(where).list_branches()
+    assert metrics.read_text().count("icectl_maintenance_exit_code{") == 2
+
+
 def test_metrics_never_replace_a_file_of_a_repository(icectl: Icectl, config: Config) -> None:
     where = config.add("weather")
     config.path.write_text(config.path.read_text().replace(f'"{where}"', f'"file://{where}"'))
@@ -292,7 +307,7 @@ def test_a_busy_repository_is_left_alone(
     assert process("maintain", "weather", "--yes").code == 11
     assert process("maintain", "weather", "--dry-run").code == 0
 
-    waiting = start(config, "weather", "--wait", "5m")
+    waiting = start(config, "weather", "--json", "--wait", "5m")
     time.sleep(1)
     assert waiting.poll() is None
     other.kill()  # the lock ends with its process
@@ -301,16 +316,18 @@ def test_a_busy_repository_is_left_alone(
     assert json.loads(out)["repositories"][0]["exit_code"] == 0
 
 
-def start(config: Config, *words: str, **variables: str) -> subprocess.Popen[str]:
+def start(
+    config: Config, *words: str, stdout: Any = subprocess.PIPE, **variables: str
+) -> subprocess.Popen[str]:
     home = config.path.parents[1]
-    command = [sys.executable, "-m", "icectl.cli.main", "maintain", *words, "--yes", "--json"]
+    command = [sys.executable, "-m", "icectl.cli.main", "maintain", *words, "--yes"]
     return subprocess.Popen(
         command,
         env={"PATH": os.environ["PATH"], "HOME": str(home), "ICECTL_CONFIG": str(config.path)}
         | variables,
         text=True,
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
+        stdout=stdout,
         stderr=subprocess.PIPE,
     )
 
@@ -395,7 +412,7 @@ def wait_for_lock(config: Config) -> None:
 
 @pytest.mark.server
 def test_two_processes_at_once(config: Config, slow: dict[str, str], process: Icectl) -> None:
-    first = start(config, "slow", **slow)
+    first = start(config, "slow", "--json", **slow)
     wait_for_lock(config)
     second = process("maintain", "slow", "--yes", "--json", **slow)
     assert first.poll() is None
@@ -405,12 +422,13 @@ def test_two_processes_at_once(config: Config, slow: dict[str, str], process: Ic
 
 
 @pytest.mark.server
-def test_ctrl_c(config: Config, slow: dict[str, str]) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c(config: Config, slow: dict[str, str], number: signal.Signals) -> None:
     where = config.add("later")
     before = digest(where)
-    running = start(config, "--all", **slow)
+    running = start(config, "--all", "--json", **slow)
     wait_for_lock(config)
-    running.send_signal(signal.SIGINT)
+    running.send_signal(number)
     began = time.monotonic()
     out, err = running.communicate(timeout=PATIENCE_SECONDS)
     assert_within(2, began)
@@ -427,7 +445,7 @@ def test_ctrl_c_reports_what_was_done(
     config: Config, slow: dict[str, str], process: Icectl, seaweedfs_server: S3Server
 ) -> None:
     before = len(snapshots(process, slow, seaweedfs_server))
-    running = start(config, "slow", **slow)
+    running = start(config, "slow", "--json", **slow)
     deadline = time.monotonic() + PATIENCE_SECONDS
     while len(snapshots(process, slow, seaweedfs_server)) == before:
         assert time.monotonic() < deadline

@@ -26,13 +26,14 @@ from icectl.ops.maintain import (
     maintain,
 )
 from icectl.ops.settings import set_status
+from icectl.ops.upgrade import execute_upgrade, plan_upgrade
 from icectl.ops.validate.run import ValidateOptions
 from icectl.pipeline.progress import OutOfTimeError, Progress
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
 from tests.gc.repositories import files, live_paths
 from tests.maintain.repositories import check_kept, digest, read, write_repository
-from tests.official import built, open_official
+from tests.official import built, ic, open_official
 from tests.official.histories import commit
 from tests.validate.damage import Patient, build
 from tests.validate.damages import DAMAGES
@@ -196,6 +197,25 @@ def test_a_branch_is_kept_if_the_ops_log_no_longer_shows_its_age(newest: Path, l
     assert result.failure is None and result.deleted_branches == ()
     assert result.branches_of_unknown_age == ("tmp-1", "tmp-2")
     assert "tmp-2" in open_official(newest).list_branches()
+
+
+@pytest.mark.parametrize("by_official", [False, True])
+def test_a_branch_is_kept_after_an_upgrade(
+    by_official: bool, tmp_path_factory: pytest.TempPathFactory, tmp_path: Path
+) -> None:
+    """Spec version 1 did not record when the branch was created."""
+    where = copy_of(tmp_path_factory, tmp_path, 1)
+    before = LocalStorage(where).read_clock()
+    if by_official:
+        ic.upgrade_icechunk_repository(open_official(where), dry_run=False)
+    else:
+        storage, progress = LocalStorage(where), Progress()
+        execute_upgrade(storage, plan_upgrade(open_repository(storage), progress), progress)
+    policy = MaintenancePolicy(delete_branches=(BranchRule(("tmp-*",), before),))
+    repository = open_repository(LocalStorage(where))
+    assert find_old_branches(repository, policy) == ([], ("tmp-1",))
+    after = LocalStorage(where).read_clock() + SOON
+    assert old_branches(where, BranchRule(("tmp-*",), after)) == ["tmp-1"]
 
 
 def test_a_branch_that_moves_meanwhile_is_kept(newest: Path) -> None:

@@ -89,13 +89,24 @@ def maintain(
     run.check()
     if not (dry_run or yes):
         _confirm(context, run)
-    done = run.run(dry_run=dry_run, show=partial(_show, context))
+    lost: list[IcectlError] = []
+
+    def show(one: RepositoryMaintenance) -> None:
+        """If the disk of the log is full, the other repositories are maintained all the same."""
+        try:
+            _show(context, one)
+        except IcectlError as error:
+            lost.append(error)
+
+    done = run.run(dry_run=dry_run, show=show)
+    if metrics is not None:
+        _write_metrics(Path(metrics), run, done)
+    if lost:
+        raise lost[0]
     if context.options.json:
         context.emit_json({"repositories": done})
     elif context.wants_text and len(done) > 1:
         context.output.write(render_summary(done))
-    if metrics is not None:
-        _write_metrics(Path(metrics), run, done)
     return combined_exit_code([one.exit_code for one in done])
 
 
