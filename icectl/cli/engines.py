@@ -6,6 +6,7 @@ import os
 import re
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -15,17 +16,12 @@ from icectl.errors import UnsupportedError, UsageError
 from icectl.model.redaction import hide_secrets, is_secret
 from icectl.pipeline.engine import Engine
 from icectl.pipeline.local_engine import LocalEngine
-from icectl.spark.session import (
-    CONNECT,
-    SUBMITTED,
-    SparkOptions,
-    missing_for_spark,
-    spark_session,
-)
+from icectl.spark import SUBMITTED
 
 if TYPE_CHECKING:
     from icectl.cli.context import CommandContext
     from icectl.repository.repository import Repository
+    from icectl.spark.session import SparkOptions
     from icectl.tables.scope import Scope
 
 
@@ -70,6 +66,8 @@ class SparkPlace:
 
     def parse(self) -> SparkOptions:
         """Combine the options; raise `UsageError` if they are invalid or contain a secret."""
+        from icectl.spark.session import CONNECT, SparkOptions
+
         remote = self.spark_remote
         hint = "omit one of them; a Connect server has its own master"
         check_exclusive({"--spark-master": self.spark_master, "--spark-remote": remote}, hint)
@@ -141,15 +139,21 @@ class EngineChoice(ExitStack):
         is_placed = bool(place.spark_master or place.spark_remote)
         is_configured = is_placed or bool(place.spark_conf)
         check_exclusive({"--engine local": engine == "local", "Spark options": is_configured})
-        self._options = place.parse()
+        self._place = place
         self._context = context
         self._spark_engine: Engine | None = None
         self._is_auto = engine == "auto"
         self.is_asked_for = engine == "spark" or (
             self._is_auto and (is_placed or SUBMITTED in os.environ)
         )
-        if self.is_asked_for:
-            check_spark(self._options, "Spark cannot be used")
+        if is_configured or self.is_asked_for:
+            options = self._options
+            if self.is_asked_for:
+                check_spark(options, "Spark cannot be used")
+
+    @cached_property
+    def _options(self) -> SparkOptions:
+        return self._place.parse()
 
     def choose(self, num_chunk_refs: int) -> Engine:
         """Return the engine for that many references; the same one each time it is Spark."""
@@ -162,12 +166,17 @@ class EngineChoice(ExitStack):
         return self._spark_engine
 
     def _is_worth_spark(self, num_chunk_refs: int) -> bool:
-        is_large = self._is_auto and num_chunk_refs >= ROWS_FOR_SPARK
-        return is_large and missing_for_spark(self._options, os.environ) is None
+        if not self._is_auto or num_chunk_refs < ROWS_FOR_SPARK:
+            return False
+        from icectl.spark.session import missing_for_spark
+
+        return missing_for_spark(self._options, os.environ) is None
 
 
 def check_spark(options: SparkOptions, consequence: str) -> None:
     """Raise `UnsupportedError` if something is missing for a session."""
+    from icectl.spark.session import missing_for_spark
+
     missing = missing_for_spark(options, os.environ)
     if missing is not None:
         raise UnsupportedError(f"{consequence}: {missing.what}", hint=missing.hint)
@@ -175,6 +184,8 @@ def check_spark(options: SparkOptions, consequence: str) -> None:
 
 def start_spark(stack: ExitStack, options: SparkOptions, context: CommandContext) -> Any:
     """Return a session that ends with the stack."""
+    from icectl.spark.session import spark_session
+
     with context.progress.phase("starting Spark"):
         session = spark_session(options, os.environ, name=f"icectl {context.command}")
         return stack.enter_context(session)

@@ -12,6 +12,8 @@ from __future__ import annotations
 from typing import Any
 
 PUSHDOWN = "spark.sql.python.filterPushdown.enabled"
+SUBMITTED = "PYSPARK_GATEWAY_PORT"
+"""Set by spark-submit, whose own options then apply."""
 
 
 def register(spark: Any) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 
 from icectl.errors import IcectlError, Remedy, UnsupportedError
 from icectl.java import find_java, why_no_java
-from icectl.spark import register
+from icectl.spark import SUBMITTED, register
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +29,6 @@ CONNECT_PORT = 15002
 STANDALONE = "spark://"
 STANDALONE_PORT = 7077
 SECONDS_TO_CONNECT = 10.0
-SUBMITTED = "PYSPARK_GATEWAY_PORT"
-"""Set by spark-submit, whose own options then apply."""
 QUIET_LOG = Path(__file__).with_name("log4j2.properties")
 
 

@@ -6,20 +6,21 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.engines import EngineOption, SparkPlace
 from icectl.cli.options import AtOpOption, File, Flag, OptionalRefArgument, Time, command
-from icectl.cli.policies import build_policy
 from icectl.errors import UsageError
-from icectl.ops.expire.policy import Policy
 from icectl.ops.files import check_outside, check_writable, write_shared
 from icectl.ops.stats.run import StatsOptions, measure
 from icectl.render.stats import render_stats, render_stats_csv
 from icectl.render.text import escape_commands
+
+if TYPE_CHECKING:
+    from icectl.ops.expire.policy import Policy
 
 EXAMPLES = """
 icectl stats  # bytes and chunks of all versions, by group and array
@@ -147,6 +148,8 @@ def read_policy(
 ) -> Policy | None:
     if older_than is None and policy is None:
         return None
+    from icectl.cli.policies import build_policy
+
     if older_than is not None and policy is not None:
         raise UsageError("--older-than and --policy cannot be combined")
 

@@ -33,7 +33,6 @@ from icectl.ops.stats.result import (
 )
 from icectl.pipeline.engine import Columns, Rows
 from icectl.pipeline.id_columns import BLOCK, id_columns
-from icectl.pipeline.locations import number_locations
 
 Values = NDArray[np.int64]
 _LOCATION = np.dtype([("high", "<u8"), ("low", "<u8"), ("container", "<u8")])
@@ -127,9 +126,11 @@ def _virtual_rows(
     plan: SumManifests, use: ManifestUse, place: int, manifest: Manifest, array: ArrayManifest
 ) -> Iterator[Rows]:
     """The files of an array, then the ranges in them."""
-    found = number_locations(manifest, array.refs)
-    if not found.locations:
+    if (array.refs.kind < RefKind.VIRTUAL).all():
         return
+    from icectl.pipeline.locations import number_locations
+
+    found = number_locations(manifest, array.refs)
     keys = b"".join([plan.locations.find(one, plan.containers) for one in found.locations])
     files = np.frombuffer(keys, _LOCATION)
     yield Rows(FILES, {name: files[name].astype(np.uint64) for name in _LOCATION.fields or ()})

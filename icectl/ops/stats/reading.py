@@ -10,7 +10,6 @@ from array import array
 from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from hashlib import blake2b
 from itertools import compress
 from math import prod
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -288,6 +287,8 @@ class LocationKeys:
 
 
 def digest(text: str, size: int) -> bytes:
+    from hashlib import blake2b  # loads OpenSSL
+
     return blake2b(text.encode(errors="surrogatepass"), digest_size=size).digest()
 
 
