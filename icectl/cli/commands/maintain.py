@@ -166,7 +166,7 @@ def _check_metrics_file(
     context: CommandContext, tables: Sequence[MaintenanceTable], file: Path
 ) -> None:
     """Raise `UsageError` before the work begins if the file could not be written after it."""
-    check_writable("--metrics", file)
+    check_writable("--metrics", file, is_replaced=True)
     for table in tables:
         try:
             location = context.for_repository(table.repository).open_storage().location

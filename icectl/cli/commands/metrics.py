@@ -61,7 +61,7 @@ def metrics(
     storage = context.open_storage()
     file = None if textfile is None else Path(textfile)
     if file is not None:
-        check_writable("--textfile", file)
+        check_writable("--textfile", file, is_replaced=True)
         check_outside(file, storage.location)
     with SparkPlace().choose("auto", context) as engines:
         options = MetricsOptions(choose_engine=engines.choose)

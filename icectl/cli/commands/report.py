@@ -95,7 +95,7 @@ def report(
             "report requires --html", hint="write a page with `icectl report --html report.html`"
         )
     if html != STDOUT:
-        check_writable("--html", html)
+        check_writable("--html", html, is_replaced=True)
     elif not context.wants_text:
         raise UsageError("--html - and --json cannot be combined", hint="give --html a FILE")
     from icectl.render.operations import describe_beyond_reach
