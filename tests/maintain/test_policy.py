@@ -186,7 +186,7 @@ def test_names_and_globs(icectl: Icectl, some: Path, words: str, expected: list[
 
 @pytest.mark.parametrize(
     "words",
-    ["", "unknown", "we*ther x*", "plain", "pl*", "weather --all", "./weather", "--jobs 0 --all"],
+    ["", "unknown", "we*ther x*", "plain", "pl*", "weather --all", "./weather", "--jobs 0 --all", "--all --metrics -"],
 )
 def test_wrong_choices(icectl: Icectl, some: Path, words: str) -> None:
     outcome = icectl("maintain", *words.split(), "--yes", "--json")
