@@ -139,7 +139,7 @@ def _check_known(
 
 
 def _parse_text(value: object) -> str:
-    if not isinstance(value, str) or not value:
+    if not isinstance(value, str):
         raise UsageError("it must be a string")
     return value
 
@@ -156,11 +156,10 @@ def _parse_long_age(value: object) -> int:
 
 
 def _parse_limit(value: object) -> MaxDelete:
-    is_number = isinstance(value, int) and not isinstance(value, bool)
     try:
-        return MaxDelete.parse(str(value) if is_number else _parse_text(value))
+        return MaxDelete.parse(str(value))
     except ValueError:
-        raise UsageError(f"invalid value {value!r}", hint='write "20%" or a number') from None
+        raise UsageError(f"invalid value {value!r}", hint='write "20%" or a whole number') from None
 
 
 def _parse_switch(value: object) -> bool:

@@ -32,6 +32,8 @@ Time = Annotated[str | None, typer.Option(metavar="TIME")]
 Age = Annotated[str | None, typer.Option(metavar="AGE")]
 # Commands report themselves what they cannot read.
 File = Annotated[Path | None, typer.Option(metavar="FILE", readable=False)]
+STDOUT = Path("-")
+"""Such a FILE, if the option documents it."""
 Count = Annotated[int | None, typer.Option(metavar="COUNT", min=1)]
 Globs = Annotated[list[str] | None, typer.Option(metavar="GLOB")]
 Pairs = Annotated[list[str] | None, typer.Option(metavar="KEY=VALUE")]

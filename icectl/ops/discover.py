@@ -19,7 +19,9 @@ from icectl.storage.paths import join_path
 
 LISTINGS_IN_FLIGHT = 32
 _DRAFT_NAMES = {DRAFT.refs, DRAFT.snapshots, DRAFT.manifests, DRAFT.chunks, DRAFT.attributes}
-_MAY_HAVE_REPO = {STANDARD.snapshots, STANDARD.refs, BACKUPS}
+_ONLY_OF_REPOSITORIES = {STANDARD.snapshots, BACKUPS}
+"""Where one of them is, a damaged repo file is that of a repository."""
+_MAY_HAVE_REPO = {*_ONLY_OF_REPOSITORIES, STANDARD.refs}
 """Every repository with a repo file has one of them; other directories need no request for it."""
 
 
@@ -68,6 +70,8 @@ def find_repositories(storage: Storage, depth: int, progress: Progress | None = 
                     skipped.append(visited.found)
                 else:
                     below += visited.below
+            if not below:
+                break
             level = below
     return Discovery(
         tuple(sorted(found, key=lambda one: one.path)),
@@ -100,13 +104,11 @@ def _visit(storage: Storage, path: str) -> _Visited:
 
 
 def _recognize(storage: Storage, path: str, names: set[str]) -> FoundRepository | None:
-    if names & _MAY_HAVE_REPO:
-        try:
-            header = storage.read_range(join_path(path, REPO_PATH), 0, HEADER_SIZE)
-        except ObjectNotFoundError:
-            pass
-        else:
-            return FoundRepository(path, _read_spec_version(header))
+    if names & _MAY_HAVE_REPO and (header := _read_header(storage, path)) is not None:
+        spec_version = _read_spec_version(header)
+        # Other programs have a directory refs/ as well, and may have a file of this name.
+        if spec_version is not None or names & _ONLY_OF_REPOSITORIES:
+            return FoundRepository(path, spec_version)
     for marks in ROOT_DIRECTORIES:
         if names.issuperset(marks):
             is_draft = DRAFT.refs in marks
@@ -116,6 +118,20 @@ def _recognize(storage: Storage, path: str, names: set[str]) -> FoundRepository 
             if names <= _DRAFT_NAMES:
                 return FoundRepository(path, None)
     return None
+
+
+def _read_header(storage: Storage, path: str) -> bytes | None:
+    """The header of the repo file, empty if the file is shorter; None if there is no file."""
+    repo = join_path(path, REPO_PATH)
+    try:
+        return storage.read_range(repo, 0, HEADER_SIZE)
+    except ObjectNotFoundError:
+        return None
+    except StorageError:
+        size = storage.info(repo).size
+        if size is None or size >= HEADER_SIZE:
+            raise
+        return b""
 
 
 def _read_spec_version(header: bytes) -> int | None:

@@ -11,20 +11,31 @@ from icectl.errors import IcectlError, UsageError
 from icectl.storage.paths import PRIVATE_PREFIX
 
 
-def check_writable(option: str, path: Path) -> None:
-    """`UsageError` before the work if the file of the option could not be written after it."""
-    directory, reason = path.absolute().parent, ""
-    if path.is_dir():
-        reason = "it is not the name of a file"
-    elif not directory.is_dir():
-        reason = "its directory does not exist"
-    elif not os.access(path if path.exists() else directory, os.W_OK):
+def check_writable(option: str, path: Path, *, is_replaced: bool = False) -> None:
+    """`UsageError` before the work if the file of the option could not be written after it.
+
+    `is_replaced`: it is written by `write_shared`, for which the directory must be writable, unless
+    the file is a pipe or a device.
+    """
+    try:
+        reason = _obstacle(path, is_replaced)
+    except PermissionError:  # to look into a directory above it
         reason = "permission denied"
     if reason:
         raise UsageError(
             f"{path} of {option} cannot be written: {reason}",
             hint=f"give {option} a FILE in an existing, writable directory",
         )
+
+
+def _obstacle(path: Path, is_replaced: bool) -> str:
+    directory = path.resolve().parent
+    is_opened = path.exists() and not (is_replaced and path.is_file())
+    if path.is_dir():
+        return "it is not the name of a file"
+    if not directory.is_dir():
+        return "its directory does not exist"
+    return "" if os.access(path if is_opened else directory, os.W_OK) else "permission denied"
 
 
 def check_outside(path: Path, location: str) -> None:

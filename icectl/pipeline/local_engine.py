@@ -162,9 +162,9 @@ class LocalScan:
         return self._notes, {table: self.columns(table) for table in self._work.tables}
 
     def total(self, table: str, column: str) -> int:
-        import numpy as np
+        from icectl.pipeline.sums import exact_sum
 
-        return int(self.columns(table)[column].sum(dtype=np.uint64))
+        return exact_sum(self.columns(table)[column])
 
     def map_rows(
         self,

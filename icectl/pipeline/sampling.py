@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from icectl.errors import UsageError
+from icectl.pipeline.sums import exact_sum
 
 DAY = 24 * 3600 * 1_000_000
 _UNITS = ("", "K", "M", "G", "T", "P")
@@ -67,7 +68,7 @@ class Sample:
         self, high: NDArray[np.uint64], lengths: NDArray[np.uint64], now: int
     ) -> NDArray[np.bool_]:
         """The chunks of the day, by their random ids: a window that moves on by its own width."""
-        share = self.share_of(int(lengths.sum(dtype=np.uint64)))
+        share = self.share_of(exact_sum(lengths))
         if share >= 1:
             return np.ones(len(high), np.bool_)
         start = int(share * (now // DAY) % 1 * 2**64)

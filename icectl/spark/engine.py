@@ -55,6 +55,16 @@ _SMALLEST = -(2**63)
 _REDUCTIONS: dict[str, Any] = {"min": sql.min, "max": sql.max, "or": sql.bit_or}
 
 
+_HALF = 2**32
+_HALVES = ("high_sum", "low_sum")
+
+
+def _half_sums(values: Any) -> tuple[Any, Any]:
+    """The sums of both halves of unsigned numbers, whose own sum may exceed 64 bits."""
+    halves = sql.shiftrightunsigned(values, 32), values.bitwiseAND(sql.lit(_HALF - 1))
+    return sql.sum(halves[0]), sql.sum(halves[1])
+
+
 class SparkEngine:
     name = "spark"
 
@@ -245,9 +255,8 @@ class SparkScan:
     def totals(self, sum_of: str, by: Sequence[str]) -> tuple[list[Any], dict[str, Columns]]:
         labels, names = self.schema.labels, list(self.schema.values)
         once = self._reduce(self.source.frame, [*labels, *KEYS], names)
-        groups = once.groupBy(*labels, *by).agg(
-            sql.sum(sum_of).alias(sum_of), sql.count("*").alias("count")
-        )
+        groups = once.groupBy(*labels, *by).agg(*_half_sums(sql.col(sum_of)), sql.count("*"))
+        groups = groups.toDF(*labels, *by, *_HALVES, "count")
         # A new DataFrame for each attempt: one that failed stays so.
         found = self._run(self.work.label, lambda: groups.select("*").toArrow())
         tables: dict[str, Columns] = {}
@@ -255,8 +264,11 @@ class SparkScan:
             rows = found
             if "table" in labels:
                 rows = found.filter([one == table for one in found.column("table").to_pylist()])
-            columns = self.schema.read(table, rows, (*by, sum_of))
-            tables[table] = {**columns, "count": rows.column("count").to_numpy()}
+            tables[table] = self.schema.read(table, rows, by)
+            tables[table]["count"] = rows.column("count").to_numpy()
+            if sum_of in self.work.tables[table]:
+                high, low = (rows.column(name).to_numpy().astype(object) for name in _HALVES)
+                tables[table][sum_of] = high * _HALF + low
         notes: list[Any] = []
         if "note" in labels:
             data = found.column("note").drop_null().to_pylist()
@@ -267,11 +279,10 @@ class SparkScan:
         values = sql.col(column)
         if is_flipped(self.schema.values[column]):
             values = values.bitwiseXOR(sql.lit(_SMALLEST))
-        total = sql.coalesce(sql.sum(values), sql.lit(0))
-        rows = self._run(
-            "adding up sizes", lambda: self.distinct(table).agg(total.alias("n")).collect()
-        )
-        return int(rows[0].n)
+        totals = [sql.coalesce(one, sql.lit(0)) for one in _half_sums(values)]
+        rows = self._run("adding up sizes", lambda: self.distinct(table).agg(*totals).collect())
+        high, low = rows[0]
+        return int(high) * _HALF + int(low)
 
     def map_rows(
         self,

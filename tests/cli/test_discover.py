@@ -123,6 +123,7 @@ def test_relative_and_linked_locations_are_known(
         (["https://127.0.0.1:9/x"], 15),
         (["{data}/ocean/chunks-of-nothing"], 2),
         (["{data}", "--depth", "0"], 0),
+        (["{data}", "--depth", "99999999999"], 0),
     ],
 )
 def test_codes(icectl: Icectl, data: Path, words: list[str], code: int) -> None:
@@ -144,7 +145,8 @@ def test_what_cannot_be_in_the_config_file(icectl: Icectl, data: Path) -> None:
 
 
 def test_a_directory_that_cannot_be_read(icectl: Icectl, data: Path) -> None:
-    (data / "test" / "weather" / "repo").write_bytes(b"")
+    (data / "test" / "weather" / "repo").unlink()
+    os.mkfifo(data / "test" / "weather" / "repo")
     done = icectl("remote", "discover", str(data), "--json")
     assert done.code == 3
     assert [one["location"] for one in done.document["skipped"]] == [f"{data}/test/weather"]

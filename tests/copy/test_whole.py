@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from icectl.cli.main import run
 from icectl.errors import FormatError, RefusedError, UsageError
+from icectl.format.transaction_log import decode_transaction_log, encode_transaction_log
+from icectl.model.ids import SnapshotId
 from icectl.pipeline.engine import ChooseEngine
 from icectl.storage.local import LocalStorage
 from tests.command_line import Icectl
@@ -22,6 +27,14 @@ from tests.official.histories import RandomHistory, commit, create, linear_histo
 from tests.patience import PATIENCE_SECONDS
 
 KINDS = ("chunks", "manifests", "transactions", "snapshots")
+LOG_DAMAGES: dict[str, Callable[[bytes], bytes]] = {
+    "empty": lambda data: b"",
+    "truncated": lambda data: data[: len(data) // 2],
+    "flipped": lambda data: data[:37] + bytes([data[37] ^ 8]) + data[38:],
+    "another": lambda data: encode_transaction_log(
+        replace(decode_transaction_log(data), id=SnapshotId(bytes(12)))
+    ),
+}
 SOURCES = [
     pytest.param((messy_repository, 1), id="messy-1"),
     pytest.param((messy_repository, 2), id="messy-2"),
@@ -337,7 +350,43 @@ class TestDamagedSources:
             copy(source, target)
         assert not (target / "repo").exists()
 
-    def test_damage_of_a_detached_snapshot_does_not_matter(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("options", [{}, {"verify": "bytes"}, {"dry_run": True}])
+    @pytest.mark.parametrize("damage", LOG_DAMAGES)
+    @pytest.mark.parametrize("version", [1, 2])
+    def test_a_damaged_log(
+        self, version: int, damage: str, options: dict[str, Any], tmp_path: Path
+    ) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = linear_history(source, 2, version)
+        path = source / "transactions" / repo.lookup_branch("main")
+        path.write_bytes(LOG_DAMAGES[damage](path.read_bytes()))
+        with pytest.raises(FormatError) as failure:
+            copy(source, target, **options)
+        assert (failure.value.path, failure.value.exit_code) == (f"transactions/{path.name}", 13)
+        assert not (target / "repo").exists() and not (target / "refs").exists()
+
+    @pytest.mark.parametrize("version", [1, 2])
+    def test_a_damaged_log_replaces_no_sound_one(self, version: int, tmp_path: Path) -> None:
+        """An incremental copy reads only new logs, except in spec version 1, which reads all."""
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = linear_history(source, 2, version)
+        copy(source, target)
+        name = f"transactions/{repo.lookup_branch('main')}"
+        sound = (source / name).read_bytes()
+        (source / name).write_bytes(bytes(len(sound)))
+        with commit(repo, "more") as root:
+            root.attrs["x"] = 1
+        if version == 1:
+            with pytest.raises(FormatError):
+                copy(source, target)
+        else:
+            assert copy(source, target).copied["transaction_logs"] == 1
+        assert (target / name).read_bytes() == sound
+
+    @pytest.mark.parametrize("damaged", ["snapshots", "transactions"])
+    def test_damage_of_a_detached_snapshot_does_not_matter(
+        self, damaged: str, tmp_path: Path
+    ) -> None:
         source, target = tmp_path / "source", tmp_path / "target"
         repo = create(source)
         tip = repo.lookup_branch("main")
@@ -345,10 +394,10 @@ class TestDamagedSources:
             root.create_array("a", shape=(64,), chunks=(16,), dtype="i8", compressors=None)[:] = 7
         lost = repo.lookup_branch("main")
         repo.reset_branch("main", tip)
-        (source / "snapshots" / lost).unlink()
+        (source / damaged / lost).write_bytes(b"")
         done = copy(source, target)
         assert done.snapshots == 1
-        assert [f"snapshots/{lost}" in note for note in done.notes] == [True]
+        assert [f"{damaged}/{lost}" in note for note in done.notes] == [True]
         assert_sound(target)
 
 

@@ -14,11 +14,14 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
+from icectl.errors import UsageError
+from icectl.ops.files import check_writable, write_shared
 from icectl.storage import lock
 from icectl.storage.local import LocalStorage
 from icectl.storage.lock import LOCK_NAME
@@ -292,6 +295,79 @@ def test_a_rewritten_file_keeps_mode_owner_and_group(
     )
 
 
+@contextmanager
+def another_user() -> Iterator[None]:
+    groups = os.getgroups()
+    os.setgroups([])
+    os.setresgid(4321, 4321, 0)
+    os.setresuid(4321, 4321, 0)
+    try:
+        yield
+    finally:
+        os.setresuid(0, 0, 0)
+        os.setresgid(0, 0, 0)
+        os.setgroups(groups)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["metrics", "-r", "mine", "--textfile"],
+        ["report", "-r", "mine", "--html"],
+        ["stats", "-r", "mine", "--plot"],
+        ["maintain", "mine", "--yes", "--metrics"],
+    ],
+)
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_file_that_cannot_be_replaced_is_found_before_the_work(
+    icectl: Icectl, repository: Path, words: list[str], is_link: bool
+) -> None:
+    """Its directory counts, not the file itself; and that of its target if it is a link."""
+    with tempfile.TemporaryDirectory() as place:
+        root = Path(place)
+        root.chmod(0o777)
+        closed = root / "closed"
+        closed.mkdir(0o755)
+        file = named = closed / "file.svg"
+        if is_link:
+            named = root / "link.svg"
+            named.symlink_to(file)
+        config = root / "config.toml"
+        config.write_text(
+            f'[repositories.mine]\nlocation = "{repository}"\nmaintenance = {{validate = "refs"}}\n'
+        )
+        given = [*words, str(named), "--json"]
+        # As root, who may do everything; what is imported now, another user need not read.
+        assert icectl(*given, ICECTL_CONFIG=str(config)).code == 0
+        file.chmod(0o666)
+        before = file.stat().st_mtime_ns
+        with another_user():
+            refused = icectl(*given, ICECTL_CONFIG=str(config))
+        assert (refused.code, refused.error["kind"]) == (2, "usage")
+        assert words[-1] in refused.error["hint"]
+        assert file.stat().st_mtime_ns == before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_a_file_is_replaced_by_whoever_may_write_its_directory() -> None:
+    with tempfile.TemporaryDirectory() as place:
+        Path(place).chmod(0o777)
+        closed = Path(place, "closed")
+        closed.mkdir(0o700)
+        file = Path(place, "page.html")
+        file.write_text("mine")
+        with another_user():
+            for absent in (closed / "page.html", closed / "absent" / "page.html"):
+                with pytest.raises(UsageError):
+                    check_writable("--html", absent, is_replaced=True)
+            with pytest.raises(UsageError):
+                check_writable("--junit", file)
+            check_writable("--html", file, is_replaced=True)
+            write_shared(file, b"theirs")
+        assert file.read_bytes() == b"theirs"
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
 def test_another_group_gets_no_more_than_everybody() -> None:
     """The writer is not in the group of the file, and cannot give the new one to it."""
@@ -303,16 +379,8 @@ def test_another_group_gets_no_more_than_everybody() -> None:
         os.chown(root / LOCK_NAME, 4321, 4321)
         os.chown(root / "repo", 4321, 4322)
         (root / "repo").chmod(0o664)
-        groups = os.getgroups()
-        os.setgroups([])
-        os.setegid(4321)
-        os.seteuid(4321)
-        try:
+        with another_user():
             storage.put_if_match("repo", b"2", version)
-        finally:
-            os.seteuid(0)
-            os.setegid(0)
-            os.setgroups(groups)
         found = (root / "repo").stat()
         assert (root / "repo").read_bytes() == b"2"
         assert (stat.S_IMODE(found.st_mode), found.st_gid) == (0o644, 4321)

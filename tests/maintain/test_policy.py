@@ -124,6 +124,32 @@ def test_a_mistake_is_found_before_anything_starts(
     assert outcome.error["hint"]
 
 
+@pytest.mark.parametrize(
+    ("key", "old", "new"),
+    [
+        ("expire", '"nightly"', '""'),
+        ("gc_older_than", '"7d"', '""'),
+        ("gc_max_delete", '"20%"', "1.5"),
+        ("gc_max_delete", '"20%"', '""'),
+        ("overwritten_older_than", '"90d"', '""'),
+        ("validate", '"data"', '""'),
+        ("validate_sample", '"1/30"', '""'),
+        ("delete_branches.older_than", '"2d"', '""'),
+    ],
+)
+def test_a_wrong_value_is_quoted(
+    icectl: Icectl, config: Path, key: str, old: str, new: str
+) -> None:
+    """A float is not asked to be a string, and neither is a string that is empty."""
+    assert old in FULL
+    config.write_text(FULL.replace(old, new, 1))
+    outcome = icectl("maintain", "--all", "--yes", "--json")
+    assert (outcome.code, outcome.error["kind"]) == (2, "usage")
+    reason = outcome.error["message"].partition(f"maintenance.{key}: ")[2]
+    assert new.replace('"', "'") in reason
+    assert outcome.error["hint"]
+
+
 def test_delete_branches_as_a_table(icectl: Icectl, config: Path) -> None:
     config.write_text(
         '[repositories.a]\nlocation = "x"\n[repositories.a.maintenance.delete_branches]\n'
@@ -186,7 +212,17 @@ def test_names_and_globs(icectl: Icectl, some: Path, words: str, expected: list[
 
 @pytest.mark.parametrize(
     "words",
-    ["", "unknown", "we*ther x*", "plain", "pl*", "weather --all", "./weather", "--jobs 0 --all"],
+    [
+        "",
+        "unknown",
+        "we*ther x*",
+        "plain",
+        "pl*",
+        "weather --all",
+        "./weather",
+        "--jobs 0 --all",
+        "--all --metrics -",
+    ],
 )
 def test_wrong_choices(icectl: Icectl, some: Path, words: str) -> None:
     outcome = icectl("maintain", *words.split(), "--yes", "--json")

@@ -373,6 +373,7 @@ def test_a_failure_leaves_the_file(
         ["--textfile", "{small}/repo"],
         ["--textfile", "{small}/.."],
         ["--textfile", "{small}/../absent/icectl.prom"],
+        ["--textfile", "-", "--json"],
         ["--garbage-older-than", "7d"],
         ["--deep", "--garbage-older-than", "soon"],
         ["--deep", "--garbage-older-than", "2999-01-01"],
@@ -388,6 +389,15 @@ def test_wrong_use(icectl: Icectl, small: Path, words: list[str]) -> None:
 def test_a_device_is_written_and_not_replaced(icectl: Icectl, small: Path) -> None:
     assert icectl("metrics", "-r", str(small), "--textfile", "/dev/null").code == 0
     assert Path("/dev/null").is_char_device()
+
+
+def test_standard_output_as_a_file(
+    icectl: Icectl, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    printed = icectl("metrics", "-r", str(small))
+    assert icectl("metrics", "-r", str(small), "--textfile", "-") == printed
+    assert not Path("-").exists()
 
 
 def test_a_branch_without_its_snapshot_is_left_out(icectl: Icectl, tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import csv
 import io
 import re
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from icectl.ops.stats.result import StatsResult
 from icectl.ops.stats.run import StatsOptions, measure
 from icectl.pipeline import distinct
 from icectl.pipeline.distinct import Distinct
-from icectl.pipeline.engine import KEYS, Column
+from icectl.pipeline.engine import KEYS, ChooseEngine, Column
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
 from icectl.storage.local import LocalStorage
@@ -35,11 +36,14 @@ from tests.official import (
     build_zoo,
     built,
     copied,
+    ic,
     linear_history,
     many_virtual_refs,
     open_official,
     random_history,
+    zarr,
 )
+from tests.official.histories import create
 
 EVERYTHING = StatsOptions(by_branch=True, by_tag=True, by_snapshot=True, by_growth=True)
 
@@ -263,6 +267,32 @@ def test_more_refs_than_bits_of_a_word(
     tagged = {one.bytes for one in result.tags if one.name.startswith("t")}
     assert tagged == {one.bytes for one in result.branches or () if one.name == "main"}
     assert {one.own_bytes for one in result.tags} == {0}
+
+
+@pytest.mark.parametrize("length", [2**62, 2**63 - 1, 2**64 - 1])
+def test_sums_beyond_64_bits(tmp_path: Path, choose_engine: ChooseEngine, length: int) -> None:
+    """References to files of others can claim such lengths, and their sums are exact."""
+    prefix = f"{tmp_path.as_uri()}/"
+    container = ic.VirtualChunkContainer(prefix, ic.local_filesystem_store(str(tmp_path)))
+    repo = create(tmp_path / "repo", virtual_chunk_containers={prefix: container})
+    for name in ("a", "b"):
+        session = repo.writable_session("main")
+        group = zarr.open_group(session.store, mode="a")
+        group.create_array(name, shape=(4,), chunks=(1,), dtype="i1")
+        for chunk in range(3):
+            location = f"{prefix}{name}{chunk}"
+            session.store.set_virtual_ref(f"{name}/c/{chunk}", location, offset=0, length=length)
+        session.commit(name)
+    options = replace(EVERYTHING, policy=Policy(keep_last=1), choose_engine=choose_engine)
+    result = measure(opened(tmp_path / "repo"), options)
+    one = 3 * length
+    assert result.total_bytes == result.virtual_bytes == 2 * one
+    assert [array.virtual_bytes for array in result.arrays] == [one, one]
+    assert [container.bytes for container in result.containers] == [2 * one]
+    assert [branch.own_bytes for branch in result.branches or ()] == [2 * one]
+    found = [(version.bytes, version.own_bytes, version.new_bytes) for version in result.snapshots or ()]  # fmt: skip
+    assert found == [(2 * one, one, one), (one, 0, one), (0, 0, 0)]
+    assert [growth.new_bytes for growth in result.growth or ()] == [one, one]
 
 
 def test_one_version(zoo: Path) -> None:

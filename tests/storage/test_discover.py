@@ -17,7 +17,7 @@ from icectl.storage.memory import MemoryStorage
 from tests.servers.proxy import Faults
 from tests.storage.conftest import Backend
 
-V2 = ("prod/weather", "prod/deep/er/ocean", "odd names/100% é [x]+&#?")
+V2 = ("prod/weather", "prod/deep/er/ocean", "odd names/100% é [x]+&#?", "git/clones/of/data")
 OTHERS = {
     "lab/old": [
         "refs/branch.main/ref.json",
@@ -31,6 +31,7 @@ OTHERS = {
 NOT_REPOSITORIES = {
     "index": [f"{letter}/x" for letter in "abcmrsz"],
     "plain": ["repo", "chunks/A"],
+    "git/clones": ["refs/heads/main", "repo"],
     "zarr/store": ["zarr.json", "a/c/0/0"],
     "empty": [],
     "prod/only-refs": ["refs/branch.main/ref.json"],
@@ -74,6 +75,7 @@ def test_every_storage(filled: Storage) -> None:
     assert found_in(filled) == EXPECTED
     assert found_in(filled, 2) == {path: EXPECTED[path] for path in EXPECTED if path.count("/") < 2}
     assert found_in(filled, 0) == {}
+    assert found_in(filled, 10**12) == EXPECTED
 
 
 def test_nothing_inside_a_repository_is_listed(
@@ -121,11 +123,15 @@ def test_a_damaged_repo_file(tmp_path: Path, content: bytes) -> None:
     (where / "repo").write_bytes(content)
     discovery = find_repositories(LocalStorage(tmp_path), 4)
     found = {one.path: one.spec_version for one in discovery.repositories}
-    if len(content) < 39:
-        assert [one.path for one in discovery.skipped] == ["some/repository"]
-        assert found == {"good": 2}
-    else:
-        assert found == {"good": 2, "some/repository": None}
+    assert (found, discovery.skipped) == ({"good": 2, "some/repository": None}, ())
+
+
+@pytest.mark.parametrize("content", [b"", b"a list of clones\n", b"x" * 99])
+def test_an_unrelated_file_named_repo(tmp_path: Path, content: bytes) -> None:
+    where = LocalStorage(tmp_path / "refs" / "below")
+    initialize_repository(where, spec_version=2, config={}, metadata={})
+    (tmp_path / "repo").write_bytes(content)
+    assert found_in(LocalStorage(tmp_path)) == {"refs/below": 2}
 
 
 def test_a_directory_without_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

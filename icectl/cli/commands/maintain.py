@@ -17,7 +17,7 @@ from icectl.cli.context import CommandContext
 from icectl.cli.locations import looks_like_location
 from icectl.cli.maintenance_policy import MaintenanceTable
 from icectl.cli.maintenance_run import MaintenanceRun
-from icectl.cli.options import Age, DryRunOption, File, YesOption, command
+from icectl.cli.options import STDOUT, Age, DryRunOption, File, YesOption, command
 from icectl.cli.values import parse_age
 from icectl.errors import IcectlError, UsageError
 from icectl.ops.files import check_outside, check_writable, write_shared
@@ -177,7 +177,9 @@ def _check_metrics_file(
     context: CommandContext, tables: Sequence[MaintenanceTable], file: Path
 ) -> None:
     """Raise `UsageError` before the work begins if the file could not be written after it."""
-    check_writable("--metrics", file)
+    if file == STDOUT:
+        raise UsageError("--metrics cannot write to standard output", hint="give it a FILE")
+    check_writable("--metrics", file, is_replaced=True)
     for table in tables:
         try:
             location = context.for_repository(table.repository).open_storage().location

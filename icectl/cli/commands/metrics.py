@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from pathlib import Path
 from typing import Annotated
 
 from icectl.cli.context import CommandContext
 from icectl.cli.engines import SparkPlace
-from icectl.cli.options import File, Flag, Time, command
+from icectl.cli.options import STDOUT, File, Flag, Time, command
 from icectl.cli.values import parse_moment
 from icectl.errors import UsageError
 from icectl.model.redaction import redact_location
@@ -33,7 +32,8 @@ def metrics(
     textfile: Annotated[
         File,
         "Write the metrics to this file instead of standard output, by renaming a temporary file "
-        "in the same directory. If the command fails, an existing file is not changed.",
+        "in the same directory. If the command fails, an existing file is not changed. If FILE is "
+        "-, it is standard output.",
     ] = None,
     deep: Annotated[
         Flag, "Also measure bytes by kind, objects and garbage, as stats and gc --dry-run do."
@@ -58,10 +58,14 @@ def metrics(
     """
     if garbage_older_than is not None and not deep:
         raise UsageError("--garbage-older-than requires --deep")
+    if textfile == STDOUT and not context.wants_text:
+        raise UsageError(
+            "--textfile - and --json cannot be combined", hint="give --textfile a FILE"
+        )
     storage = context.open_storage()
-    file = None if textfile is None else Path(textfile)
+    file = None if textfile == STDOUT else textfile
     if file is not None:
-        check_writable("--textfile", file)
+        check_writable("--textfile", file, is_replaced=True)
         check_outside(file, storage.location)
     with SparkPlace().choose("auto", context) as engines:
         options = MetricsOptions(choose_engine=engines.choose)

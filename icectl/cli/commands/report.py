@@ -11,7 +11,7 @@ import typer
 from icectl.cli.commands.stats import read_policy
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
-from icectl.cli.options import AtOpOption, File, Time, command
+from icectl.cli.options import STDOUT, AtOpOption, File, Time, command
 from icectl.cli.values import parse_moment
 from icectl.errors import RefusedError, UsageError
 from icectl.ops.files import check_outside, check_writable, write_shared
@@ -26,7 +26,6 @@ icectl report --html report.html --older-than 30d --gc-older-than 7d
 icectl report --html report.html --policy default --validate chunks -r era5
   # a policy from the config file, and the findings of validate
 """
-STDOUT = Path("-")
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +94,7 @@ def report(
             "report requires --html", hint="write a page with `icectl report --html report.html`"
         )
     if html != STDOUT:
-        check_writable("--html", html)
+        check_writable("--html", html, is_replaced=True)
     elif not context.wants_text:
         raise UsageError("--html - and --json cannot be combined", hint="give --html a FILE")
     from icectl.render.operations import describe_beyond_reach

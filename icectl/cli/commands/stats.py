@@ -168,5 +168,5 @@ def _check_plot(path: Path) -> None:
         raise UsageError(
             f"invalid value '{path}' for --plot", hint="give it a name that ends in .svg or .png"
         )
-    check_writable("--plot", path)
+    check_writable("--plot", path, is_replaced=True)
     load_vega()

@@ -1,7 +1,8 @@
 """What the target needs and does not have.
 
 The target's `repo` is written last, so that whatever its snapshots refer to is there: only new
-snapshots are read. Each directory of the target is listed at most once, and the source never.
+snapshots and logs are read. Each directory of the target is listed at most once, and the source
+never.
 """
 
 from __future__ import annotations
@@ -13,7 +14,9 @@ import numpy as np
 
 from icectl.checks.listing import missing
 from icectl.checks.manifest import ManifestClaim
-from icectl.checks.problem import error_of
+from icectl.checks.problem import error_of, raise_first
+from icectl.checks.transaction_log import check_log
+from icectl.errors import StorageError
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, ManifestId, SnapshotId
 from icectl.model.node_columns import SnapshotColumns
 from icectl.model.repo import pruned_logs_of
@@ -132,6 +135,7 @@ def plan_copy(
             chosen &= {kind.path(INITIAL_SNAPSHOT_ID)}
         origin = state.storage if kind is ObjectKind.SNAPSHOT else source
         kinds[kind] = _with_changed(kinds[kind], chosen, origin, target)
+    _check_logs(source, kinds[ObjectKind.TRANSACTION_LOG].sizes, progress)
     return CopyPlan(state, kinds, references, comparison, engine.name)
 
 
@@ -244,3 +248,16 @@ def _find_missing_logs(
         elif id_ not in snapshots.optional_logs and bytes(id_) not in there:
             raise error_of(missing(kind.path(id_), "a version that is to be copied needs it"))
     return _find_missing(target, kind, sizes, listings, progress)
+
+
+def _check_logs(source: Storage, paths: Collection[str], progress: Progress) -> None:
+    """`FormatError` if one of the logs is damaged: nothing else reads it before it is published."""
+    with progress.phase("reading transaction logs", len(paths)) as counter:
+        for path, data in source.read_many(paths):
+            progress.check_time()
+            if isinstance(data, StorageError):
+                raise data
+            log, problems = check_log(data, SnapshotId.parse(path.rpartition("/")[2]))
+            if log is None:
+                raise_first(problems)
+            counter.advance()

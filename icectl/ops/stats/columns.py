@@ -33,11 +33,11 @@ from icectl.ops.stats.result import (
 )
 from icectl.pipeline.engine import Columns, Rows
 from icectl.pipeline.id_columns import BLOCK, id_columns
+from icectl.pipeline.sums import exact_sum, sum_type
 
-Values = NDArray[np.int64]
+Values = NDArray[Any]
 _LOCATION = np.dtype([("high", "<u8"), ("low", "<u8"), ("container", "<u8")])
 _MIXER = np.uint64(0x9E3779B97F4A7C15)
-_LARGEST = 2**63 - 1
 NAMED_ARRAYS = 9
 """The growth names the largest arrays; a chart can tell this many and the others apart."""
 
@@ -61,7 +61,7 @@ def rows_of_few(
                 lengths += array.lengths
                 uses.append((use, place, len(array.lengths)))
             total += sum(array.lengths) + array.inlined_bytes
-        yield ManifestNote(use.number, min(total, _LARGEST), inline, {})
+        yield ManifestNote(use.number, total, inline, {})
     if ids:
         yield _native_rows(
             plan,
@@ -88,17 +88,17 @@ def manifest_rows(
         native = refs.kind == RefKind.NATIVE
         chosen = slice(None) if native.all() else native
         lengths = refs.length[chosen]
-        total += int(lengths.sum())
+        total += exact_sum(lengths)
         if len(lengths):
             yield _native_rows(plan, refs.chunk_id[chosen], lengths, [(use, place, len(lengths))])
         for rows in _virtual_rows(plan, use, place, manifest, array):
             if rows.table == VIRTUAL:
-                total += int(rows.columns["length"].sum())
+                total += exact_sum(rows.columns["length"])
             else:
                 keys = set(rows.columns["container"].tolist())
                 containers |= {key: plan.locations.containers[key] for key in keys}
             yield rows
-    yield ManifestNote(use.number, min(total, _LARGEST), inline, containers)  # damaged lengths
+    yield ManifestNote(use.number, total, inline, containers)
 
 
 def _native_rows(
@@ -196,7 +196,6 @@ class Totals:
         """`refs` has kind and name of the ref behind each bit of a mask."""
         self._usage = usage
         self._refs = refs
-        self._native, self._virtual = tables[NATIVE], tables[VIRTUAL]
         self._files = tables[FILES]
         self._words = mask_names(num_masks)
         num_manifests = len(usage.manifests)
@@ -204,24 +203,31 @@ class Totals:
         # is for arrays that no version has.
         self._inline = np.zeros((usage.num_arrays + 1, 2), np.int64)
         self._inline_of = np.zeros((num_manifests, 2), np.int64)
-        self._bytes_of = np.zeros(num_manifests, np.int64)
+        bytes_of = [0] * num_manifests
         self._containers: dict[int, tuple[str, bool]] = {}
         # By manifest and array: number and bytes of inline chunks.
         self._inline_rows = np.zeros((0, 4), np.int64)
         inline: list[tuple[int, int, int, int]] = []
         for note in notes:
-            self._bytes_of[note.number] = note.bytes
+            bytes_of[note.number] = note.bytes
             self._containers |= note.containers
             inline += [(note.number, *sums) for sums in note.inline]
         if inline:
             rows = self._inline_rows = np.array(inline, np.int64)
             np.add.at(self._inline_of, rows[:, 0], rows[:, 2:])
             np.add.at(self._inline, rows[:, 1], rows[:, 2:])
+        lengths = [tables[name]["length"] for name in (NATIVE, VIRTUAL)]
+        self._type = sum_type(*lengths, self._inline[:, 1], np.array(bytes_of, np.float64))
+        self._bytes_of = np.array(bytes_of, self._type)
+        self._native, self._virtual = (
+            {**tables[name], "length": tables[name]["length"].astype(self._type, copy=False)}
+            for name in (NATIVE, VIRTUAL)
+        )
 
     def bytes(self) -> tuple[int, int, int]:
         return (
-            _total(self._native["length"]),
-            _total(self._virtual["length"]),
+            int(self._native["length"].sum()),
+            int(self._virtual["length"].sum()),
             int(self._inline[:, 1].sum()),
         )
 
@@ -238,7 +244,8 @@ class Totals:
             _sum_groups(virtual, _counts(self._virtual), len(keys)),
             _sum_groups(files, _counts(self._files, "container"), len(keys)),
         )
-        sums = dict(zip(keys.tolist(), zip(*columns, strict=True), strict=True))
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        sums = dict(zip(keys.tolist(), rows, strict=True))
         return tuple(
             ContainerStats(redact_location(prefix), is_configured, *sums[key])
             for key, (prefix, is_configured) in sorted(
@@ -254,8 +261,9 @@ class Totals:
         counts = self._inline[:, 0].copy()
         for part in (native, virtual):
             np.add.at(counts, part["array"].astype(np.intp), _counts(part))
-        columns = (native_bytes, virtual_bytes, self._inline[:, 1].tolist(), counts.tolist())
-        rows = zip([*self._usage.array_paths, ""], *columns, strict=True)
+        columns = (native_bytes, virtual_bytes, self._inline[:, 1], counts)
+        paths = [*self._usage.array_paths, ""]
+        rows = zip(paths, *(column.tolist() for column in columns), strict=True)
         # Arrays that no version has are a row only if they have chunks.
         return tuple(ArrayStats(*row) for row in rows if row[0] or row[-1])
 
@@ -290,25 +298,25 @@ class Totals:
         total = alone = count = 0
         for mask, lengths, counts in masks:
             reached = (mask[word] & value) != 0
-            total += _total(lengths[reached])
+            total += int(lengths[reached].sum())
             count += int(counts[reached].sum())
-            alone += _total(lengths[((mask & of_refs) == own).all(axis=0)])
+            alone += int(lengths[((mask & of_refs) == own).all(axis=0)].sum())
         return total, alone, count
 
     def snapshots(self) -> tuple[SnapshotStats, ...]:
         """Newest first."""
         size = len(self._usage.snapshots)
-        own, new = np.zeros(size, np.int64), np.zeros(size, np.int64)
+        own, new = np.zeros(size, self._type), np.zeros(size, self._type)
         uses = self._usage.manifests
         inline = {
             "first": np.array([use.first for use in uses], np.intp),
             "last": np.array([use.last for use in uses], np.intp),
-            "length": self._inline_of[:, 1],
+            "length": self._inline_of[:, 1].astype(self._type),
         }
         for part in (self._native, self._virtual, inline):
             alone = part["first"] == part["last"]
-            own += np.array(_sum_groups(part["first"][alone], part["length"][alone], size))
-            new += np.array(_sum_groups(part["first"], part["length"], size))
+            own += _sum_groups(part["first"][alone], part["length"][alone], size)
+            new += _sum_groups(part["first"], part["length"], size)
         found = []
         for place, info in enumerate(self._usage.snapshots):
             total = int(self._bytes_of[self._usage.manifests_of[place]].sum())
@@ -332,7 +340,7 @@ class Totals:
         inline = {
             "first": first[self._inline_rows[:, 0]],
             "array": self._inline_rows[:, 1],
-            "length": self._inline_rows[:, 3],
+            "length": self._inline_rows[:, 3].astype(self._type),
         }
         arrays = self.arrays()
         largest = sorted(range(len(arrays)), key=lambda place: -arrays[place].total_bytes)
@@ -340,12 +348,10 @@ class Totals:
         column_of = np.full(len(self._inline), len(paths), np.int64)
         column_of[largest[: len(paths)]] = range(len(paths))
         shape = (len(self._usage.snapshots), len(paths) + 1)
-        sums = np.zeros(shape, np.uint64)
+        sums = np.zeros(shape, self._type)
         for part in (self._native, self._virtual, inline):
             cells = part["first"].astype(np.int64) * shape[1] + column_of[part["array"]]
-            sums += np.array(_sum_groups(cells, part["length"], sums.size), np.uint64).reshape(
-                shape
-            )
+            sums += _sum_groups(cells, part["length"], sums.size).reshape(shape)
         names = [*paths, None]
         return tuple(
             GrowthStats(info.id, names[column], size)
@@ -365,7 +371,7 @@ class Totals:
             num_snapshots,
             len(manifests),
             int(_counts(native)[gone].sum()),
-            _total(native["length"][gone]) + sum(manifests),
+            int(native["length"][gone].sum()) + sum(manifests),
         )
 
 
@@ -375,12 +381,8 @@ def _counts(part: Columns, column: str = "length") -> Values:
     return np.ones(len(part[column]), np.int64) if counts is None else counts
 
 
-def _total(lengths: Values) -> int:
-    return int(lengths.sum(dtype=np.uint64)) if len(lengths) else 0
-
-
-def _sum_groups(groups: Values, lengths: Values, size: int) -> list[int]:
+def _sum_groups(groups: Values, lengths: Values, size: int) -> Values:
     """Exact sums; floating point would round beyond 2^53."""
-    sums = np.zeros(size, np.uint64)
-    np.add.at(sums, groups.astype(np.intp), lengths.astype(np.uint64))
-    return sums.tolist()
+    sums = np.zeros(size, lengths.dtype)
+    np.add.at(sums, groups.astype(np.intp), lengths)
+    return sums
