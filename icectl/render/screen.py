@@ -20,6 +20,7 @@ from icectl.render.blocks import (
     BAR_WIDTH,
     GAP,
     Block,
+    Branch,
     Column,
     GraphLine,
     Line,
@@ -29,6 +30,7 @@ from icectl.render.blocks import (
     Tree,
     TreeEntry,
     align,
+    nest,
     plain_cell,
 )
 from icectl.render.text import display_width, escape_controls
@@ -128,34 +130,24 @@ def make_text(line: Line, width: int) -> Text:
 
 
 def make_tree(tree: Tree) -> RichTree:
-    top = RichTree(Text(escape_controls(tree.root)), guide_style="dim")
-    nodes: dict[tuple[str, ...], RichTree] = {}
-    depth = len(_names(tree.root))
-    for entry in tree.entries:
-        names = tuple(_names(entry.path)[depth:])
-        node = top
-        for end in range(1, len(names) + 1):
-            path = names[:end]
-            if path not in nodes:
-                nodes[path] = node.add(Text(escape_controls(path[-1])))
-            node = nodes[path]
-        node.label = _label(entry, names[-1] if names else tree.root)
+    root = nest(tree)
+    top = RichTree(_label(root), guide_style="dim")
+    open_ = [(root, top)]
+    while open_:
+        branch, drawn = open_.pop()
+        open_ += [(one, drawn.add(_label(one))) for one in branch.below]
     return top
 
 
-def _label(entry: TreeEntry, name: str) -> Text:
-    marked = f"{entry.mark} {name}" if entry.mark else name
+def _label(branch: Branch) -> Text:
+    entry = branch.entry or TreeEntry("")
     label = Text()
-    label.append(escape_controls(marked), style=entry.role or "")
+    label.append(branch.marked_name, style=entry.role or "")
     if entry.note:
-        label.append(f"  {escape_controls(entry.note)}", style="dim")
+        label.append(f"{GAP}{escape_controls(entry.note)}", style="dim")
     for line in entry.details:
         label.append(f"\n    {escape_controls(line)}", style="dim")
     return label
-
-
-def _names(path: str) -> list[str]:
-    return [name for name in path.split("/") if name]
 
 
 def _tables(table: Table, width: int) -> Iterator[RenderableType]:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import io
 from operator import itemgetter
+from random import Random
 
+import pytest
+
+from icectl.model.snapshot import path_sort_key
 from icectl.render.blocks import Column, Share, Table, Tree, TreeEntry, plain_lines
 from icectl.render.progress import ProgressDisplay
-from icectl.render.screen import make_console
+from icectl.render.screen import make_console, make_tree
 from tests.render.drawing import drawn
 
 TABLE = Table(
@@ -71,6 +75,24 @@ def test_tree() -> None:
         "    └── z",
     ]
     assert next(iter(plain_lines([Tree("/a", entries[1:4])]))) == "/a"
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rich_draws_the_same_tree(seed: int) -> None:
+    random = Random(seed)
+    paths = {"".join(f"/{random.choice('abc')}" for _ in range(random.randrange(5))) or "/"}
+    for _ in range(30):
+        paths.add(random.choice(sorted(paths)).rstrip("/") + f"/{random.choice('abcdé')}")
+    entries = [
+        TreeEntry(path, random.choice(("", "i4")), None, random.choice(("", "+")), details)
+        for path in sorted(paths, key=path_sort_key)
+        for details in [("old: 1 → 2",) * random.randrange(3)]
+    ]
+    tree = Tree("/", random.sample(entries, len(entries)))
+    console = make_console(io.StringIO(), {}, width=1000)
+    console.print(make_tree(tree))
+    drawn = [line.rstrip() for line in console.file.getvalue().splitlines()]
+    assert list(plain_lines([tree])) == drawn
 
 
 def test_a_deep_tree_needs_no_deep_stack() -> None:
