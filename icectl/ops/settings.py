@@ -11,7 +11,8 @@ from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import FEATURE_FLAGS, Availability, RepoStatus
 from icectl.ops.config_keys import KEYS, check_on_storage, check_value, set_key
 from icectl.repository import settings
-from icectl.repository.config import read_config, update_config
+from icectl.repository.config import read_config
+from icectl.repository.config_changes import update_config
 from icectl.repository.edits import flag_enabled
 from icectl.repository.initialize import initialize_repository
 from icectl.repository.names import nearest_hint

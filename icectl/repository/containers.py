@@ -6,7 +6,6 @@ A location is an absolute URL, or `vcc://NAME/path`, relative to the container o
 from __future__ import annotations
 
 from dataclasses import dataclass
-from urllib.parse import unquote
 
 from icectl.errors import FormatError
 from icectl.model.redaction import redact_location
@@ -34,7 +33,7 @@ class Containers:
     def find(self, location: str) -> tuple[str, bool]:
         """The prefix of the container that covers it; else its root, fit for output, and False."""
         location = self.resolve(location)
-        decoded = unquote(location) if "%" in location else location
+        decoded = _unquote(location) if "%" in location else location
         for prefix in self.prefixes:
             if location.startswith(prefix) or decoded.startswith(prefix):
                 return prefix, True
@@ -64,4 +63,10 @@ def split_location(location: str) -> tuple[str, str]:
     """The root of the storage, and the path in it: decoded, without query and fragment."""
     scheme, _, rest = location.partition("://")
     host, _, path = rest.partition("/")
-    return f"{scheme}://{host}/", unquote(path.partition("#")[0].partition("?")[0]).lstrip("/")
+    return f"{scheme}://{host}/", _unquote(path.partition("#")[0].partition("?")[0]).lstrip("/")
+
+
+def _unquote(text: str) -> str:
+    from urllib.parse import unquote  # few repositories need it
+
+    return unquote(text)

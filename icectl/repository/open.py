@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from icectl.errors import (
     FormatError,
@@ -29,8 +30,10 @@ from icectl.repository.layout import DRAFT, STANDARD, Layout
 from icectl.repository.ops_log import BACKUPS, REPO_PATH, read_repo_file
 from icectl.repository.ref_files import REF_FILE, read_ref_names, read_refs
 from icectl.repository.repository import Repository
-from icectl.repository.update import FoundRepo
 from icectl.storage.contract import Storage
+
+if TYPE_CHECKING:
+    from icectl.repository.update import FoundRepo
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +52,8 @@ def open_repository(
     found = None
     try:
         if for_update:
+            from icectl.repository.update import FoundRepo
+
             found = FoundRepo(storage)
             data = found.bytes.data
         elif with_clock:

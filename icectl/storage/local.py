@@ -17,7 +17,6 @@ import stat
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from hashlib import sha256
 from pathlib import Path
 from typing import TypeVar
 
@@ -486,6 +485,8 @@ class LocalStorage(Storage):
 
 
 def _digest(data: bytes) -> Version:
+    from hashlib import sha256  # loads OpenSSL, which commands that only read do not need
+
     return Version(sha256(data).hexdigest())
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from secrets import token_hex
 from typing import Self
 
 from icectl.storage.beneath import Beneath
@@ -51,7 +50,7 @@ class FileWriter(OpenDirectories):
 
     def __init__(self, beneath: Beneath) -> None:
         super().__init__(beneath, create=True)
-        self._temporary = f"{TEMPORARY_PREFIX}{token_hex(8)}"
+        self._temporary = f"{TEMPORARY_PREFIX}{os.urandom(8).hex()}"
 
     def write(self, path: str, fill: Callable[[int], object]) -> None:
         """Create or replace the file; `fill` writes to the descriptor."""

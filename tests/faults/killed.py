@@ -21,7 +21,7 @@ from icectl.ops.import_legacy.execute import import_repository
 from icectl.ops.undo.run import UndoOptions, execute_undo, plan_restore, plan_undo
 from icectl.ops.upgrade import execute_upgrade, plan_upgrade
 from icectl.pipeline.progress import Progress
-from icectl.repository.config import update_config
+from icectl.repository.config_changes import update_config
 from icectl.repository.initialize import initialize_repository
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage

@@ -17,7 +17,8 @@ from icectl.format.values import decode_metadata
 from icectl.model.ids import SnapshotId
 from icectl.model.repo import Availability
 from icectl.repository import settings
-from icectl.repository.config import read_config, update_config
+from icectl.repository.config import read_config
+from icectl.repository.config_changes import update_config
 from icectl.repository.initialize import initialize_repository
 from icectl.repository.open import open_repository
 from icectl.repository.ops_log import OpsLogEntry, read_ops_log

@@ -39,7 +39,8 @@ from icectl.model.repo import (
 )
 from icectl.ops.copy.paths import derived_id
 from icectl.ops.copy.state import STORAGE_SETTINGS, Selection
-from icectl.repository.config import read_config, update_config_file
+from icectl.repository.config import read_config
+from icectl.repository.config_changes import update_config_file
 from icectl.repository.edits import DEFAULT_BRANCH, Edited
 from icectl.repository.history import state_of
 from icectl.repository.initialize import check_apart

@@ -26,7 +26,8 @@ from icectl.ops.repair.lost_lines import Recovered, find_last_commits, plan_lost
 from icectl.ops.repair.steps import Key, Step, aside_name, key_of, read_if_there, repo_step
 from icectl.repository.backups import backup_name, list_backups
 from icectl.repository.clock import is_ahead, read_write_time
-from icectl.repository.config import config_object, read_config, update_config
+from icectl.repository.config import config_object, read_config
+from icectl.repository.config_changes import update_config
 from icectl.repository.edits import Edited, leave_log_behind
 from icectl.repository.history import state_of
 from icectl.repository.lost_history import find_lost_history
