@@ -462,7 +462,8 @@ def test_failed_at_every_request(icectl: Icectl, tmp_path: Path) -> None:
         try:
             import_repository(source, faulty, Progress())
         except StorageError:
-            assert "repo" not in files(tmp_path / f"target-{step}")
+            # Other threads may still be writing.
+            assert not (tmp_path / f"target-{step}" / "repo").exists()
             import_repository(source, target, Progress())
         else:
             break
