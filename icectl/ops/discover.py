@@ -121,7 +121,7 @@ def _recognize(storage: Storage, path: str, names: set[str]) -> FoundRepository 
 
 
 def _read_header(storage: Storage, path: str) -> bytes | None:
-    """The header of the repo file, empty if the file is shorter; None if there is no file."""
+    """The header of the repo file: empty if the file is shorter, None without a file."""
     repo = join_path(path, REPO_PATH)
     try:
         return storage.read_range(repo, 0, HEADER_SIZE)

@@ -229,6 +229,20 @@ def test_wrong_choices(icectl: Icectl, some: Path, words: str) -> None:
     assert (outcome.code, outcome.error["kind"], outcome.out) == (2, "usage", "")
 
 
+def test_a_repository_before_the_command_is_refused(icectl: Icectl, some: Path) -> None:
+    outcome = icectl("-r", "plain", "maintain", "weather", "--yes", "--json")
+    assert (outcome.code, outcome.error["kind"], outcome.out) == (2, "usage", "")
+
+
+def test_a_directory_of_the_same_name_needs_no_note(
+    icectl: Icectl, some: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The note would suggest a path, which is not a choice here."""
+    (tmp_path / "weather").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert "./weather" not in icectl("maintain", "weather", "--yes").err
+
+
 def test_a_name_that_looks_like_a_path_is_never_opened(icectl: Icectl, config: Path) -> None:
     config.write_text('[repositories."./x"]\nlocation = "y"\nmaintenance = {validate = "refs"}\n')
     assert icectl("maintain", "--all", "--yes").code == 2
