@@ -44,11 +44,15 @@ older_than = "1s"
 """
 
 
+def let_branches_age(since: float) -> None:
+    """Wait until more than a second has passed, so that the rule for branches applies."""
+    time.sleep(max(0.0, 1.1 - (time.time() - since)))
+
+
 @pytest.fixture
 def original(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """More than a second old, so that the rule for branches applies."""
     found = built(tmp_path_factory, write_repository)
-    time.sleep(max(0.0, 1.1 - (time.time() - (found / "repo").stat().st_mtime)))
+    let_branches_age((found / "repo").stat().st_mtime)
     return found
 
 
@@ -394,6 +398,7 @@ def slow(seaweedfs_server: S3Server, config: Config) -> Iterator[dict[str, str]]
     """The repository `slow`, whose server takes half a second per request; and what clients need."""
     prefix = f"maintain-slow-{os.getpid()}-{time.monotonic_ns()}"
     write_repository(seaweedfs_server.official_storage(prefix))
+    let_branches_age(time.time())
     with latency_proxy(seaweedfs_server.url, 0.5) as proxy:
         config.add("slow", f"s3://{seaweedfs_server.bucket}/{prefix}", endpoint_url=proxy.url)
         variables = seaweedfs_server.environment
