@@ -42,12 +42,18 @@ _REMAINS = {BACKUPS, STANDARD.snapshots}
 
 
 def open_repository(
-    storage: Storage, *, for_update: bool = False, with_clock: bool = False
+    storage: Storage,
+    *,
+    for_update: bool = False,
+    with_clock: bool = False,
+    ignore_cut_uploads: bool = False,
 ) -> Repository:
     """The newest state of the repository; `RepositoryNotFoundError` if there is none.
 
     `for_update` saves the caller's change to `repo` the request that reads it again, `with_clock`
-    the time that a following `read_clock` of an object store takes.
+    the time that a following `read_clock` of an object store takes. With `ignore_cut_uploads`, an
+    empty ref file, or an empty `repo` without backups, counts as missing: some servers, such as
+    seaweedfs, store an empty object when a client is killed during an upload.
     """
     found = None
     try:
@@ -61,7 +67,9 @@ def open_repository(
         else:
             data = storage.read(REPO_PATH)
     except ObjectNotFoundError:
-        return _open_ref_files(storage)
+        return _open_ref_files(storage, ignore_empty=ignore_cut_uploads)
+    if ignore_cut_uploads and not data and BACKUPS not in storage.list_directories(""):
+        raise _not_found(storage)
     try:
         repository = repository_at(storage, decode_repo(data), found, len(data))
     except FormatError as error:
@@ -140,7 +148,7 @@ def repository_at(
     )
 
 
-def _open_ref_files(storage: Storage) -> Repository:
+def _open_ref_files(storage: Storage, *, ignore_empty: bool = False) -> Repository:
     missing: set[str] = set()
     while True:
         for layout in (STANDARD, DRAFT):
@@ -150,13 +158,15 @@ def _open_ref_files(storage: Storage) -> Repository:
         else:
             raise _not_found(storage)
         try:
-            refs = read_refs(storage, names)
+            refs = read_refs(storage, names, ignore_empty=ignore_empty)
             break
         except ObjectNotFoundError as error:
             # Deleted since it was listed; unless it is listed once more.
             if error.path in missing:
                 raise
             missing.add(error.path)
+    if not refs.branches:
+        raise _not_found(storage)
     branch = DEFAULT_BRANCH if DEFAULT_BRANCH in refs.branches else min(refs.branches)
     numbered = not names.branches[branch].endswith(f"/{REF_FILE}")
     return _logged(

@@ -55,15 +55,17 @@ def read_ref_names(storage: Storage, layout: Layout) -> RefNames:
     return interpret_ref_names(info.path for info in storage.list(layout.refs, with_info=False))
 
 
-def read_refs(storage: Storage, names: RefNames) -> Refs:
+def read_refs(storage: Storage, names: RefNames, *, ignore_empty: bool = False) -> Refs:
+    """Read the refs; with `ignore_empty`, all but those whose file is empty."""
     targets: dict[str, SnapshotId] = {}
     for path, data in storage.read_many([*names.branches.values(), *names.tags.values()]):
         if isinstance(data, StorageError):
             raise data
-        targets[path] = decode_ref_file(data, path)
+        if data or not ignore_empty:
+            targets[path] = decode_ref_file(data, path)
     return Refs(
-        {name: targets[path] for name, path in names.branches.items()},
-        {name: targets[path] for name, path in names.tags.items()},
+        {name: targets[path] for name, path in names.branches.items() if path in targets},
+        {name: targets[path] for name, path in names.tags.items() if path in targets},
     )
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.errors import RepositoryNotFoundError, StorageError
+from icectl.errors import FormatError, RepositoryNotFoundError, StorageError
 from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
 from tests.copy.repositories import assert_equal, assert_sound, copy
@@ -81,3 +81,39 @@ def test_failures_at_every_request(version: int, tmp_path: Path) -> None:
             continue
         break
     assert number > 10
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_cut_uploads(version: int, tmp_path: Path) -> None:
+    """Some servers store an empty object when a client is killed during an upload."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    repo = create(source, version)
+    with commit(repo, "data") as root:
+        root.create_array("a", shape=(8,), chunks=(4,), dtype="i8", compressors=None)[:] = 7
+    repo.create_tag("one", repo.lookup_branch("main"))
+    repo.create_branch("two", repo.lookup_branch("main"))
+    copy(source, target)
+    deciding = {target / "repo"} if version == 2 else {*target.glob("refs/*/*")}
+    for path in deciding:
+        path.write_bytes(b"")
+        copy(source, target)
+        assert_equal(source, target)
+    for path in deciding | {target / name for name in files(target)}:
+        path.write_bytes(b"")
+    copy(source, target)
+    assert_equal(source, target)
+    assert_sound(target)
+
+
+def test_a_lost_repo_is_not_a_cut_upload(tmp_path: Path) -> None:
+    source, target = tmp_path / "source", tmp_path / "target"
+    repo = create(source)
+    copy(source, target)
+    with commit(repo, "data") as root:
+        root.create_group("a")
+    copy(source, target)
+    (target / "repo").write_bytes(b"")
+    before = files(target)
+    with pytest.raises(FormatError):
+        copy(source, target)
+    assert files(target) == before

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from icectl.errors import (
@@ -56,7 +57,7 @@ from icectl.repository.ref_files import (
 )
 from icectl.repository.repository import Repository
 from icectl.repository.state_changes import keep_encodings, updates_of
-from icectl.repository.update import put_back, update_repo
+from icectl.repository.update import update_repo
 from icectl.storage.contract import Storage
 
 _DIRECTORIES = {
@@ -75,7 +76,7 @@ def open_target(storage: Storage, source: Storage) -> Repository | None:
             hint="add a prefix",
         )
     try:
-        return open_repository(storage)
+        return open_repository(storage, ignore_cut_uploads=True)
     except RepositoryNotFoundError:
         pass
     except FormatError as error:
@@ -328,7 +329,9 @@ def publish(
         _publish_v1(state, storage, target, selection)
         return
     if target is None:
-        put_back(storage, encode_repo(state.info), None, "")
+        storage.ensure_conditional_writes()
+        storage.ensure_conditional_creates()
+        _replace(storage, REPO_PATH, None, encode_repo(state.info))
         return
     info = state.info
     relied_on = {*known} & {*ids_of(info.snapshots)}
@@ -429,24 +432,20 @@ def _publish_v1(
 
 
 def _replace(storage: Storage, path: str, before: bytes | None, after: bytes) -> None:
-    """Write a ref file; `ConflictError` if another writer changed it.
+    """Write `repo` or a ref file; `ConflictError` if another writer changed it.
 
-    A copy that was killed before it wrote a branch leaves tags in a place that is not a
-    repository yet: what is there already is not a change by others.
+    A killed copy leaves tags in a place that is not a repository yet, and on some servers an empty
+    file: what is there already is not a change by others.
     """
-    try:
+    with suppress(PreconditionFailedError):
         if before is None:
             storage.put_if_absent(path, after)
             return
+    with suppress(PreconditionFailedError, ObjectNotFoundError):
         found = storage.read_versioned(path)
-        if found.data == before:
+        if found.data in (before, b""):
             storage.put_if_match(path, after, found.version)
             return
-    except (PreconditionFailedError, ObjectNotFoundError):
-        pass
-    try:
-        if storage.read(path) == after:
+        if found.data == after:
             return
-    except ObjectNotFoundError:
-        pass
     raise ConflictError(f"{path} was changed by somebody else meanwhile", hint=Remedy("copy-again"))
