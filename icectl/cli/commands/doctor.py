@@ -22,7 +22,7 @@ from icectl.ops.doctor import (
     diagnose,
 )
 from icectl.render.blocks import Block, Column, Role, Table
-from icectl.render.text import format_count
+from icectl.render.text import format_count, format_counts
 from icectl.spark.session import SparkOptions, missing_for_spark
 
 EXAMPLES = """
@@ -106,7 +106,5 @@ def render_diagnosis(diagnosis: Diagnosis) -> Iterator[Block]:
             rows.append((None, None, (check.hint, "dim")))
     yield Table(_COLUMNS, rows)
     states = Counter(check.state for check in diagnosis.checks)
-    failed = format_count(states["failed"], "check failed", "checks failed")
-    warnings = format_count(states["warning"], "warning")
-    found = [failed] * bool(states["failed"]) + [warnings] * bool(states["warning"])
-    yield ", ".join(found) or "All checks passed."
+    counts = {"failed check": states["failed"], "warning": states["warning"]}
+    yield format_counts(counts, omit_zeros=True) or "All checks passed."

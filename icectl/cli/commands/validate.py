@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from icectl.checks.decoding import check_decoding_possible
-from icectl.checks.rules import RULES, Level, Rule, find_rules
+from icectl.checks.rules import RULES, Level, find_rules
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.engines import EngineOption, SparkPlace
@@ -24,7 +24,7 @@ from icectl.ops.validate.run import validate as run_validation
 from icectl.pipeline.local_engine import local_engine
 from icectl.pipeline.sampling import Sample
 from icectl.render.ci_reports import render_github, render_junit, render_sarif
-from icectl.render.json import render_jsonl
+from icectl.render.json import render_json
 from icectl.render.validate import render_rules, render_validation
 from icectl.repository.ops_log import REPO_PATH
 
@@ -158,11 +158,15 @@ def validate(
         result, report = run_validation(context.open_storage(), options, context.progress)
     result = replace(result, notes=tuple(map(context.describe, result.notes)))
     if write_baseline is not None:
-        lines = (f"{line}\n" for line in render_jsonl(result.findings))
-        write_private(write_baseline, lines)
+        write_private(write_baseline, (f"{render_json(one)}\n" for one in result.findings))
         result = limit_findings(result, max_findings)
     if junit is not None:
-        looked = [rule for rule in RULES.values() if _was_looked_at(rule, options.level, virtual)]
+        # Only --virtual looks for what a rule without a level says.
+        looked = [
+            rule
+            for rule in RULES.values()
+            if (virtual if rule.level is None else rule.level <= options.level)
+        ]
         write_private(junit, [render_junit(result, looked, fail_on)])
     if sarif is not None:
         write_private(sarif, [render_sarif(result, RULES.values())])
@@ -186,7 +190,3 @@ def _parse_allowed(urls: Sequence[str], virtual: bool) -> tuple[str, ...]:
                 "--allow-source needs a URL", hint="write file:///DIRECTORY or s3://BUCKET/PREFIX"
             )
     return tuple(urls)
-
-
-def _was_looked_at(rule: Rule, level: Level, virtual: bool) -> bool:
-    return virtual if rule.level is None else rule.level <= level
