@@ -25,7 +25,6 @@ from icectl.cli.locations import (
     open_location,
     parse_storage_options,
     resolve_location,
-    without_password,
 )
 from icectl.cli.options import command
 from icectl.cli.values import check_text
@@ -41,7 +40,7 @@ from icectl.ops.discover import (
 )
 from icectl.render.blocks import Block, Column, Table
 from icectl.render.text import format_count
-from icectl.storage.open import open_storage
+from icectl.storage.open import open_storage, without_password
 
 EXAMPLES = """
 icectl remote list  # every name and its location

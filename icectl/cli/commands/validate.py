@@ -10,11 +10,10 @@ from typing import Annotated, Literal
 import typer
 
 from icectl.checks.decoding import check_decoding_possible
-from icectl.checks.rules import RULES, Level, find_rules
+from icectl.checks.rules import RULES, Level, Rule, find_rules
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.engines import EngineOption, SparkPlace
-from icectl.cli.locations import SourceOpener
 from icectl.cli.options import REF_HELP, AtOpOption, File, Flag, check_exclusive, command
 from icectl.errors import UsageError
 from icectl.ops.files import check_outside, check_writable, write_private
@@ -27,6 +26,7 @@ from icectl.render.ci_reports import render_github, render_junit, render_sarif
 from icectl.render.json import render_json
 from icectl.render.validate import render_rules, render_validation
 from icectl.repository.ops_log import REPO_PATH
+from icectl.storage.sources import SourceOpener
 
 EXAMPLES = """
 icectl validate  # refs, snapshots and transaction logs of every version
@@ -139,6 +139,7 @@ def validate(
         )
     if decode:
         check_decoding_possible()
+    place = context.location
     options = ValidateOptions(
         level=Level[level.upper()],
         refs=tuple(refs or ()),
@@ -149,7 +150,9 @@ def validate(
         decode=decode,
         sample=sample,
         now=context.now(),
-        open_source=SourceOpener(context.location, context.environ) if virtual else None,
+        open_source=(
+            SourceOpener(place.url, place.storage_options, context.environ) if virtual else None
+        ),
         allowed_sources=_parse_allowed(allow_source or (), virtual),
         choose_engine=local_engine if virtual else engines.choose,
         state=context.find_state(at_op) or REPO_PATH,
@@ -161,12 +164,7 @@ def validate(
         write_private(write_baseline, (f"{render_json(one)}\n" for one in result.findings))
         result = limit_findings(result, max_findings)
     if junit is not None:
-        # Only --virtual looks for what a rule without a level says.
-        looked = [
-            rule
-            for rule in RULES.values()
-            if (virtual if rule.level is None else rule.level <= options.level)
-        ]
+        looked = [rule for rule in RULES.values() if _was_looked_at(rule, options.level, virtual)]
         write_private(junit, [render_junit(result, looked, fail_on)])
     if sarif is not None:
         write_private(sarif, [render_sarif(result, RULES.values())])
@@ -190,3 +188,7 @@ def _parse_allowed(urls: Sequence[str], virtual: bool) -> tuple[str, ...]:
                 "--allow-source needs a URL", hint="write file:///DIRECTORY or s3://BUCKET/PREFIX"
             )
     return tuple(urls)
+
+
+def _was_looked_at(rule: Rule, level: Level, virtual: bool) -> bool:
+    return virtual if rule.level is None else rule.level <= level
