@@ -23,7 +23,6 @@ from icectl.ops.doctor import (
 )
 from icectl.render.blocks import Block, Column, Role, Table
 from icectl.render.text import format_count, format_counts
-from icectl.spark.session import SparkOptions, missing_for_spark
 
 EXAMPLES = """
 icectl doctor  # the installation, and the repository in this directory
@@ -59,11 +58,6 @@ def doctor(
 def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
     environ = context.environ
     yield from check_installation(environ)
-    missing = missing_for_spark(SparkOptions(), environ)
-    if missing is None:
-        yield Check("spark", "ok", "a local session can be started")
-    else:
-        yield Check("spark", "absent", missing.what, missing.hint)
     yield _check_config(context)
     yield from check_credentials(environ, Path(environ.get("HOME") or "~").expanduser())
     try:
