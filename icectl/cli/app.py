@@ -118,11 +118,7 @@ COMMANDS = (
     Command("copy", "Copy the repository to another place, or update a copy", "copy:copy"),
     Command("upgrade", "Upgrade a repository from spec version 1 to version 2", "upgrade:upgrade"),
     Command("validate", "Check the repository for damage", "validate:validate"),
-    Command(
-        "maintain",
-        "Maintain repositories as the config file says",
-        "maintain:maintain",
-    ),
+    Command("maintain", "Maintain repositories as the config file says", "maintain:maintain"),
     Command("stats", "Show storage usage", "stats:stats"),
     Command("metrics", "Print metrics for a monitoring system", "metrics:metrics"),
     Command("report", "Write a report of the repository as an HTML page", "report:report"),
@@ -232,24 +228,13 @@ class LazyGroup(PagedHelp, TyperGroup):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Pass the options of the default subcommand on, as in `icectl ops-log -n 5`."""
-        default = self._prefix and GROUPS[self._prefix].default
-        if default and args and not self._is_own(ctx, args):
-            args = [default, *args]
+        if default := self._prefix and GROUPS[self._prefix].default:
+            parser = self.make_parser(ctx)
+            parser.ignore_unknown_options = True
+            _, rest, _ = parser.parse_args([*args])
+            if rest and rest[0].startswith("-"):  # not an option of the group
+                args = [default, *args]
         return super().parse_args(ctx, args)
-
-    def _is_own(self, ctx: Any, args: list[str]) -> bool:
-        """Whether options of the group come first, and then nothing or a subcommand."""
-        own: dict[str, Any] = {name: one for one in self.get_params(ctx) for name in one.opts}
-        words = iter(args)
-        for word in words:
-            if not word.startswith("-"):
-                return True
-            option = own.get(word.partition("=")[0])
-            if option is None:
-                return False
-            if not (option.is_flag or option.count or "=" in word):
-                next(words, None)
-        return True
 
     def list_commands(self, ctx: Any) -> list[str]:
         # `run` turns help into an option, so only completion gets to see it.

@@ -222,9 +222,9 @@ class CommandContext:
 
     def emit_lines(self, items: Iterable[Any]) -> None:
         """Print one JSON object per line."""
-        from icectl.render.json import render_jsonl
+        from icectl.render.json import render_json
 
-        self.output.write_lines(render_jsonl(items))
+        self.output.write_lines(map(render_json, items))
 
     def note(self, message: str) -> None:
         """Print a note to stderr, except with --quiet."""

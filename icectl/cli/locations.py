@@ -2,9 +2,6 @@
 
 Storage options never contain secrets: the storage libraries read credentials from the standard
 variables and files, so secrets do not get into shell history, process lists or the config file.
-
-The locations of virtual chunks come from the repository and are untrusted. Storage options apply
-only to the scheme of the repository, so credentials for one cloud are never sent to another.
 """
 
 from __future__ import annotations
@@ -15,17 +12,13 @@ import shlex
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from icectl.errors import RepositoryNotFoundError, UsageError
 from icectl.model.redaction import is_secret
 from icectl.repository.layout import ROOT_DIRECTORIES
+from icectl.storage.cloud_variables import check_cloud_variables
 from icectl.storage.contract import Storage
-from icectl.storage.open import check_endpoint_url, open_storage, split_bucket, split_location
-
-if TYPE_CHECKING:
-    from icectl.storage.object_store import ObjectStore
-
+from icectl.storage.open import open_storage, without_password
 
 _ONE_SLASH = re.compile(r"(file|s3|gs|gcs|az|https?|memory):/(?!/)")
 _LIKE_A_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{2,62}/\S+")
@@ -175,16 +168,6 @@ def parse_storage_options(pairs: Iterable[str]) -> dict[str, str]:
     return options
 
 
-def without_password(url: str) -> str:
-    """Return the URL; raise `UsageError` if it contains a user name or a password."""
-    if is_secret("", url):
-        raise UsageError(
-            "the location contains a user name or a password",
-            hint="set credentials in the standard variables or files",
-        )
-    return url
-
-
 def working_directory() -> Path:
     try:
         return Path.cwd()
@@ -195,51 +178,6 @@ def working_directory() -> Path:
 
 
 def open_location(location: Location, environ: Mapping[str, str]) -> Storage:
-    """Check the variables that the cloud libraries would read, and open the storage.
-
-    With an invalid value, the libraries retry for many seconds, and their errors do not name the
-    variable.
-    """
-    scheme, _ = split_location(location.url)
-    options = location.storage_options
-    if scheme == "s3" and "endpoint_url" not in options:
-        names = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
-        used = next((name for name in names if environ.get(name)), None)
-        if used is not None:
-            check_endpoint_url(environ[used], f"the variable {used}")
-    if scheme == "gs" and options.get("anonymous", "false").lower() in ("false", "0"):
-        file = environ.get("GOOGLE_APPLICATION_CREDENTIALS")
-        if file and "credentials_file" not in options:
-            from icectl.storage.gcs import check_credentials_file
-
-            check_credentials_file(file)
-    return open_storage(location.url, options)
-
-
-class SourceOpener:
-    """Opens the root of each source; all buckets of a scheme share one client."""
-
-    def __init__(self, repository: Location, environ: Mapping[str, str]) -> None:
-        self._scheme, _ = split_location(repository.url)
-        self._options = repository.storage_options
-        self._environ = environ
-        self._clients: dict[str, ObjectStore] = {}
-
-    def __call__(self, root: str) -> Storage:
-        from icectl.storage.local import LocalStorage
-        from icectl.storage.object_store import ObjectStore
-
-        scheme, rest = split_location(without_password(root))
-        client = self._clients.get(scheme)
-        if client is not None:
-            return client.in_bucket(split_bucket(scheme, rest)[0])
-        if scheme == "file":
-            # Links are refused only below the root of a repository.
-            return LocalStorage(rest, follow_links=True)
-        options = dict(self._options) if scheme == self._scheme else {}
-        if scheme == "s3":
-            options["legacy_rooted_keys"] = "false"
-        storage = open_location(Location(root, options), self._environ)
-        if isinstance(storage, ObjectStore):
-            self._clients[scheme] = storage
-        return storage
+    """Open the storage, after the variables of its cloud are checked."""
+    check_cloud_variables(location.url, location.storage_options, environ)
+    return open_storage(location.url, location.storage_options)

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Iterable
 from contextlib import suppress
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 
 from icectl.errors import FormatError, UsageError
 
@@ -55,16 +55,11 @@ def parse_moment(text: str, now: int, *, last: bool = False) -> int:
         ) from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
-    parsed = (moment - _EPOCH) // timedelta(microseconds=1)
-    return parsed + _SECONDS["d"] * 1_000_000 - 1 if last and _is_date(text) else parsed
-
-
-def _is_date(text: str) -> bool:
-    try:
-        date.fromisoformat(text)
-    except ValueError:
-        return False
-    return True
+    if last:
+        with suppress(ValueError):  # it is a time
+            date.fromisoformat(text)
+            moment = datetime.combine(moment, time.max, UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def parse_value(text: str) -> object:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import shlex
 import shutil
-from collections.abc import Callable
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,12 +46,15 @@ class TourStep:
 
 @dataclass(frozen=True, slots=True)
 class Tour:
-    """Announces each command with `say(comment, line)` and runs it with `call`."""
+    """Announces each command with `say(comment, line)` and runs it in a new process."""
 
     repository: Path
-    call: Callable[[list[str]], tuple[int, str | None]]
-    """Runs icectl with these arguments; returns its exit code and output."""
+    environ: Mapping[str, str]
+    options: Sequence[str]
+    """The options that every command gets, but nobody needs to see."""
     say: Callable[[str, str], None]
+    is_shown: bool
+    """Whether the commands write to the terminal themselves."""
     without_spark: str | None
     """Why Spark cannot be used; None if it can."""
     report: Path | None = None
@@ -78,10 +83,19 @@ class Tour:
         words = [*line.split(), *more]
         shown = shlex.join(["icectl", *words])
         self.say(meaning, shown)
-        code, output = self.call(words)
-        if code:
-            raise IcectlError(f"{shown} failed with exit code {code}")
-        return TourStep(shown, code, output)
+        done = subprocess.run(
+            [sys.executable, "-m", "icectl.cli.main", *words, *self.options],
+            env={**self.environ, "ICECTL_REPO": str(self.repository), "ICECTL_PAGER": "cat"},
+            stdin=subprocess.DEVNULL,
+            stdout=None if self.is_shown else subprocess.PIPE,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+        self.say("", "")
+        if done.returncode:
+            raise IcectlError(f"{shown} failed with exit code {done.returncode}")
+        return TourStep(shown, done.returncode, done.stdout)
 
     def _copy_repository(self) -> Path:
         """Copy with the times of the files, because gc deletes by age."""

@@ -1,12 +1,15 @@
-"""Find repositories below a location, by listing directories level by level.
+"""Find repositories below a location, by listing directories level by level, and name them.
 
 A repository is recognized by the names in its root, and nothing below it is listed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass
+from itertools import chain, count
+from pathlib import Path
 
 from icectl.errors import FormatError, ObjectNotFoundError, Remedy, StorageError, UnsupportedError
 from icectl.format.envelope import HEADER_SIZE, decode_header
@@ -17,6 +20,7 @@ from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import Storage
 from icectl.storage.paths import join_path
 
+NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 LISTINGS_IN_FLIGHT = 32
 _DRAFT_NAMES = {DRAFT.refs, DRAFT.snapshots, DRAFT.manifests, DRAFT.chunks, DRAFT.attributes}
 _ONLY_OF_REPOSITORIES = {STANDARD.snapshots, BACKUPS}
@@ -45,6 +49,17 @@ class Discovery:
     """By path."""
     skipped: tuple[SkippedDirectory, ...]
     """Directories that could not be listed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRepository:
+    location: str
+    name: str
+    """One of the known names; for a new repository, a suggestion."""
+    spec_version: int | None
+    known: bool
+    """Whether it had the name before."""
+    added: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +92,45 @@ def find_repositories(storage: Storage, depth: int, progress: Progress | None = 
         tuple(sorted(found, key=lambda one: one.path)),
         tuple(sorted(skipped, key=lambda one: one.path)),
     )
+
+
+def name_repositories(
+    storage: Storage,
+    discovery: Discovery,
+    known: Mapping[tuple[str, str], str],
+    taken: Iterable[str],
+) -> list[NamedRepository]:
+    """Each repository with its name in `known`, by its identity, or with a new name."""
+    used = {*taken}
+    named = []
+    for one in discovery.repositories:
+        location = locate(storage, one.path)
+        old = known.get((location, storage.server))
+        name = suggest_name(location, used) if old is None else old
+        used.add(name)
+        named.append(NamedRepository(location, name, one.spec_version, old is not None))
+    return named
+
+
+def locate(storage: Storage, path: str) -> str:
+    """The location of a directory below the root of the storage."""
+    return f"{storage.location.rstrip('/')}/{path}" if path else storage.location
+
+
+def identify(storage: Storage) -> tuple[str, str]:
+    """The place and the server, which are the same for all names of a repository."""
+    location = storage.location
+    return location if "://" in location else str(Path(location).resolve()), storage.server
+
+
+def suggest_name(location: str, taken: Set[str]) -> str:
+    """Return a valid name that is not taken: the last part of the location, or its last parts."""
+    parts = location.rpartition("://")[2].split("/")
+    clean = [re.sub(r"[^A-Za-z0-9._-]+", "-", part) for part in parts if part]
+    names = ["-".join(clean[-many:]) for many in range(1, len(clean) + 1)]
+    valid = [name for one in names if NAME.fullmatch(name := one.strip("-._"))] or ["repository"]
+    numbered = (f"{valid[0]}-{number}" for number in count(2))
+    return next(name for name in chain(valid, numbered) if name not in taken)
 
 
 def _visit_all(storage: Storage, paths: list[str]) -> Iterator[_Visited]:

@@ -25,6 +25,7 @@ from icectl.ops.repair.repo_file import plan_settings
 from icectl.repository.clock import MAX_SKEW
 from icectl.repository.open import open_repository
 from icectl.repository.repository import Repository
+from icectl.spark.session import SparkOptions, missing_for_spark
 from icectl.storage.contract import Storage
 from icectl.storage.local import LocalStorage
 
@@ -105,6 +106,11 @@ def check_installation(environ: Mapping[str, str]) -> Iterator[Check]:
             found = Check(name, "absent", found.detail, purpose)
         yield found
     yield check_java(environ)
+    missing = missing_for_spark(SparkOptions(), environ)
+    if missing is None:
+        yield Check("spark", "ok", "a local session can be started")
+    else:
+        yield Check("spark", "absent", missing.what, missing.hint)
 
 
 def check_library(name: str) -> Check:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from icectl.render.blocks import Block, GraphLine, Line
 
@@ -18,7 +18,7 @@ from icectl.render.blocks import Block, GraphLine, Line
 class GraphRow:
     id: Hashable
     parent_id: Hashable | None
-    lines: Sequence[Line] = field(default=())
+    lines: Sequence[Line] = ()
     """The text next to the commit."""
     time: int = 0
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from datetime import datetime
 from enum import Enum
@@ -21,6 +21,7 @@ from icectl.model.ids import ObjectId
 from icectl.render.text import format_time
 
 _LARGEST_EXACT = 2**53
+_NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}
 MANY = 10_000
 OBJECT_ID_SIZE = 12
 
@@ -34,7 +35,7 @@ def to_json(value: Any) -> Any:
     if isinstance(value, int):
         return int(value) if -_LARGEST_EXACT <= value <= _LARGEST_EXACT else str(int(value))
     if isinstance(value, float):
-        return _float_to_json(value)
+        return float(value) if math.isfinite(value) else _NOT_FINITE[str(float(value))]
     if isinstance(value, ObjectId | str):
         return str(value)
     if isinstance(value, datetime):
@@ -83,20 +84,7 @@ def render_json(document: Any, *, indent: bool = False) -> str:
     return text.replace("##[", "\\u0023#[")
 
 
-def render_jsonl(items: Iterable[Any]) -> Iterator[str]:
-    """Yield one line per object."""
-    return map(render_json, items)
-
-
 def _field_to_json(name: str, value: Any) -> Any:
     if name.endswith("_at") and isinstance(value, int) and not isinstance(value, bool):
         return format_time(value)
     return to_json(value)
-
-
-def _float_to_json(value: float) -> Any:
-    if math.isnan(value):
-        return "NaN"
-    if math.isinf(value):
-        return "Infinity" if value > 0 else "-Infinity"
-    return float(value)

@@ -184,11 +184,12 @@ def _refs(kind: Literal["branch", "tag"], refs: Iterable[RefChange]) -> Iterator
 
 
 def _listed(what: str, items: Sequence[object], role: Role, did: str) -> Iterator[Block]:
+    """One line per item; the last word of `what` is what they are."""
     for item in items[:MOST_LISTED]:
         yield ((what, role), f" {item}")
     more = len(items) - MOST_LISTED
     if more > 0:
-        yield f"  and {format_count(more, 'more snapshot')} {did}"
+        yield f"  and {format_count(more, f'more {what.split()[-1]}')} {did}"
 
 
 def _values(kind: str, changes: Iterable[ValueChange]) -> Iterator[Block]:
@@ -232,8 +233,4 @@ def render_undo(result: UndoResult) -> Iterator[Block]:
     if result.left_out_snapshots:
         count = format_count(len(result.left_out_snapshots), "unreachable snapshot")
         yield f"{count} stay released, because their objects are gone."
-    for path in result.missing[:MOST_LISTED]:
-        yield (("missing", "bad"), "  ", (path, "path"))
-    more = len(result.missing) - MOST_LISTED
-    if more > 0:
-        yield f"  and {format_count(more, 'more object')} missing"
+    yield from _listed("missing object", result.missing, "bad", "missing")

@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from icectl.errors import Remedy, StorageError
-from icectl.storage.cloud_variables import cloud_variables
+from icectl.storage.cloud_variables import AWS_ENDPOINTS, cloud_variables
 from icectl.storage.retry import RequestFailure
 
 DEFAULT_REGION = "us-east-1"
@@ -23,7 +23,6 @@ REFRESH_AFTER = timedelta(minutes=5)
 
 _REGION = re.compile(r"(?!-)[A-Za-z0-9-]{1,63}(?<!-)")
 _KEYS = ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
-_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +74,7 @@ def _is_true(value: str | None) -> bool:
 def _endpoint_of(environ: Mapping[str, str]) -> str | None:
     if _is_true(environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS")):
         return None
-    return next((environ[name] for name in _ENDPOINTS if environ.get(name)), None)
+    return next((environ[name] for name in AWS_ENDPOINTS if environ.get(name)), None)
 
 
 def _host_prefix(fips: bool, dualstack: bool) -> str:

@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 
 from icectl.errors import UsageError
+from icectl.model.redaction import is_secret
 from icectl.storage.contract import Storage
 
 logger = logging.getLogger(__name__)
@@ -117,6 +118,16 @@ def _open_web_storage(scheme: str, host: str, path: str) -> Storage:
     from icectl.storage.web import WebStorage
 
     return WebStorage(scheme, host, "/".join(filter(None, unquote(path).split("/"))))
+
+
+def without_password(url: str) -> str:
+    """Return the URL; raise `UsageError` if it contains a user name or a password."""
+    if is_secret("", url):
+        raise UsageError(
+            "the location contains a user name or a password",
+            hint="set credentials in the standard variables or files",
+        )
+    return url
 
 
 def split_location(location: str) -> tuple[str, str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from icectl.cli.commands.remote import NAME, suggest_name
+from icectl.ops.discover import NAME, suggest_name
 from tests.cli.terminals import Terminal
 from tests.command_line import Icectl
 from tests.servers.s3 import S3Server
@@ -102,6 +102,7 @@ def test_relative_and_linked_locations_are_known(
         '[repositories.a]\nlocation = "../data/ocean/"\n'
         f'[repositories.b]\nlocation = "{tmp_path}/link/prod/weather"\n'
         '[repositories.bad]\nlocation = "nothing://x"\n'
+        '[repositories.azure]\nlocation = "az://container/x"\n'  # without an account
     )
     for place in (str(data), str(tmp_path / "link"), f"file://{data}"):
         found = icectl("remote", "discover", place, "--json").document["repositories"]

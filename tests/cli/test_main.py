@@ -112,6 +112,13 @@ def test_one_call_in_several_ways(icectl: Icectl, tmp_path: Path, words: list[st
     assert outcome.out.startswith("1CECHNKREP0F ")
 
 
+def test_options_of_a_group_precede_its_command(icectl: Icectl, tmp_path: Path) -> None:
+    place = str(tmp_path / "data")
+    assert icectl("init", place).code == 0
+    for name, options in (("a", ["-r", place]), ("b", [f"-r{place}"]), ("c", ["-qr", place])):
+        assert icectl("branch", *options, "create", name).code == 0
+
+
 @pytest.mark.parametrize(("group", "key"), [("branch", "branches"), ("tag", "tags")])
 def test_a_group_alone_lists(icectl: Icectl, tmp_path: Path, group: str, key: str) -> None:
     place = str(tmp_path / "data")

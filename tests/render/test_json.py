@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from icectl.model.ids import INITIAL_SNAPSHOT_ID, SnapshotId
 from icectl.model.repo import Availability, RepoStatus
-from icectl.render.json import render_json, render_jsonl, to_json
+from icectl.render.json import render_json, to_json
 
 
 class Colour(enum.Enum):
@@ -97,14 +97,3 @@ def test_every_document_is_strict_ascii_json(value: Any) -> None:
         assert text.isascii()
         json.loads(text, parse_constant=lambda name: pytest.fail(name))
     assert "\n" not in render_json(value)
-
-
-def test_jsonl_streams() -> None:
-    def items() -> Any:
-        yield {"a": 1}
-        raise RuntimeError
-
-    lines = render_jsonl(items())
-    assert next(lines) == '{"a":1}'
-    with pytest.raises(RuntimeError):
-        next(lines)

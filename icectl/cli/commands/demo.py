@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from importlib.util import find_spec
 from typing import Annotated, Literal
 
@@ -50,8 +48,7 @@ def demo(
     repository = root / "weather"
     write_demo_repository(repository, context.now(), author)
     context.note(f"{repository} was written by {author}")
-    options = context.options
-    environ = {**context.environ, "ICECTL_REPO": str(repository), "ICECTL_PAGER": "cat"}
+    words = [*["--quiet"] * context.options.quiet, *["--no-color"] * context.options.no_color]
 
     def say(comment: str, line: str) -> None:
         if context.wants_text:
@@ -60,23 +57,17 @@ def demo(
             if line or not comment:
                 context.output.write([((f"$ {line}", "title"),) if line else ""])
 
-    def call(words: list[str]) -> tuple[int, str | None]:
-        words = [*words, *["--quiet"] * options.quiet, *["--no-color"] * options.no_color]
-        done = subprocess.run(
-            [sys.executable, "-m", "icectl.cli.main", *words],
-            env=environ,
-            stdin=subprocess.DEVNULL,
-            stdout=None if context.wants_text else subprocess.PIPE,
-            encoding="utf-8",
-            errors="replace",
-            check=False,
-        )
-        say("", "")
-        return done.returncode, done.stdout
-
     missing = missing_for_spark(SparkOptions(), context.environ)
     report = None if no_tour or find_spec("vl_convert") is None else root / "report.html"
-    tour = Tour(repository, call, say, None if missing is None else missing.what, report)
+    tour = Tour(
+        repository,
+        context.environ,
+        words,
+        say,
+        is_shown=context.wants_text,
+        without_spark=None if missing is None else missing.what,
+        report=report,
+    )
     steps = [] if no_tour else tour.run()
     if context.wants_text:
         if report is not None:

@@ -22,8 +22,7 @@ from icectl.ops.doctor import (
     diagnose,
 )
 from icectl.render.blocks import Block, Column, Role, Table
-from icectl.render.text import format_count
-from icectl.spark.session import SparkOptions, missing_for_spark
+from icectl.render.text import format_count, format_counts
 
 EXAMPLES = """
 icectl doctor  # the installation, and the repository in this directory
@@ -59,11 +58,6 @@ def doctor(
 def _checks(context: CommandContext, read_only: bool) -> Iterator[Check]:
     environ = context.environ
     yield from check_installation(environ)
-    missing = missing_for_spark(SparkOptions(), environ)
-    if missing is None:
-        yield Check("spark", "ok", "a local session can be started")
-    else:
-        yield Check("spark", "absent", missing.what, missing.hint)
     yield _check_config(context)
     yield from check_credentials(environ, Path(environ.get("HOME") or "~").expanduser())
     try:
@@ -106,7 +100,5 @@ def render_diagnosis(diagnosis: Diagnosis) -> Iterator[Block]:
             rows.append((None, None, (check.hint, "dim")))
     yield Table(_COLUMNS, rows)
     states = Counter(check.state for check in diagnosis.checks)
-    failed = format_count(states["failed"], "check failed", "checks failed")
-    warnings = format_count(states["warning"], "warning")
-    found = [failed] * bool(states["failed"]) + [warnings] * bool(states["warning"])
-    yield ", ".join(found) or "All checks passed."
+    counts = {"failed check": states["failed"], "warning": states["warning"]}
+    yield format_counts(counts, omit_zeros=True) or "All checks passed."

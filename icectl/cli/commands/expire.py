@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.options import Age, DryRunOption, Flag, Time, YesOption, command
+from icectl.cli.options import Age, Count, DryRunOption, Flag, Globs, Time, YesOption, command
 from icectl.cli.policies import build_policy
 from icectl.errors import UsageError
 from icectl.ops.expire.execute import execute_expiration
@@ -25,9 +25,6 @@ icectl expire --keep-last 20 --keep-daily 30 --keep-monthly 12 --keep-tagged 'v*
   # daily history for a month, monthly for a year, releases forever
 icectl expire --policy default -r era5 --yes  # for cron, with a policy from the config file
 """
-
-Count = Annotated[int | None, typer.Option(metavar="COUNT", min=1)]
-Globs = Annotated[list[str] | None, typer.Option(metavar="GLOB")]
 
 
 @dataclass(frozen=True, slots=True)

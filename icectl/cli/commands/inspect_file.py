@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from icectl.cli.context import CommandContext
-from icectl.cli.locations import is_repository_directory, looks_like_location, without_password
+from icectl.cli.locations import is_repository_directory, looks_like_location
 from icectl.cli.options import Flag, command
 from icectl.errors import FormatError, RepositoryNotFoundError, UsageError
 from icectl.ops.inspect_file import (
@@ -22,6 +22,7 @@ from icectl.ops.inspect_file import (
     read_stream,
 )
 from icectl.render.inspect_file import render_inspection, render_references
+from icectl.storage.open import without_password
 
 EXAMPLES = """
 icectl inspect-file ./my-repo/repo  # the repo info file: refs, snapshots, ops log

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import chain, count
 from operator import itemgetter
 from pathlib import Path
 from typing import Annotated
@@ -27,17 +25,22 @@ from icectl.cli.locations import (
     open_location,
     parse_storage_options,
     resolve_location,
-    without_password,
 )
 from icectl.cli.options import command
 from icectl.cli.values import check_text
 from icectl.errors import IcectlError, RefusedError, UsageError
 from icectl.model.redaction import HIDDEN, is_secret, redact_location
-from icectl.ops.discover import FoundRepository, find_repositories
+from icectl.ops.discover import (
+    NAME,
+    NamedRepository,
+    find_repositories,
+    identify,
+    locate,
+    name_repositories,
+)
 from icectl.render.blocks import Block, Column, Table
 from icectl.render.text import format_count
-from icectl.storage.contract import Storage
-from icectl.storage.open import open_storage
+from icectl.storage.open import open_storage, without_password
 
 EXAMPLES = """
 icectl remote list  # every name and its location
@@ -50,31 +53,12 @@ icectl remote discover s3://bucket/prefix  # list the repositories below it, and
 icectl remote discover /data --yes  # add a name for each new one
 """
 
-NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-
 
 @dataclass(frozen=True, slots=True)
 class Remote:
     name: str
     location: str
     storage_options: dict[str, str]
-
-
-@dataclass(frozen=True, slots=True)
-class Discovered:
-    location: str
-    name: str
-    """In the config file; for a new repository, the suggested name."""
-    spec_version: int | None
-    known: bool
-    """Whether it had a name in the config file before."""
-    added: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    location: str
-    error: str
 
 
 NameArgument = Annotated[str, typer.Argument(metavar="REMOTE"), "The name of the repository."]
@@ -170,8 +154,10 @@ def discover(
     if "://" not in storage.location and not Path(storage.location).is_dir():
         raise UsageError(f"there is no directory {storage.location}", hint="give a path or a URL")
     discovery = find_repositories(storage, depth, context.progress)
-    found = _name_all(context, storage, discovery.repositories)
-    new = [one for one in found if not one.known and _can_be_added(context, one)]
+    found = name_repositories(
+        storage, discovery, _known_places(context), context.config.repositories
+    )
+    new = [one for one in found if not one.known and _can_be_added(context, one.location)]
     if context.wants_text:
         context.output.write(_render_discovered(found))
     if not found:
@@ -187,25 +173,28 @@ def discover(
         context.note(f"{format_count(len(new), 'new name')} not added; use --yes to add")
     elif found:
         context.note("no new repository")
-    skipped = [Skipped(_join(storage, one.path), one.error.message) for one in discovery.skipped]
+    skipped = [
+        {"location": locate(storage, one.path), "error": one.error.message}
+        for one in discovery.skipped
+    ]
     for failure in skipped:
-        context.warn(f"{failure.location} was skipped: {failure.error}")
+        context.warn(f"{failure['location']} was skipped: {failure['error']}")
     if not context.wants_text:
         beside = {"url": storage.location, "skipped": skipped}
         context.emit_list("repositories", found, lambda _found: (), beside=beside)
     return exit_codes.FINDINGS if skipped else None
 
 
-def _can_be_added(context: CommandContext, one: Discovered) -> bool:
+def _can_be_added(context: CommandContext, location: str) -> bool:
     try:
-        check_text(without_password(one.location))
+        check_text(without_password(location))
     except UsageError as error:
-        context.warn(f"{one.location!r} cannot be added: {error.message}")
+        context.warn(f"{location!r} cannot be added: {error.message}")
         return False
     return True
 
 
-def _wants(context: CommandContext, new: Sequence[Discovered]) -> bool:
+def _wants(context: CommandContext, new: Sequence[NamedRepository]) -> bool:
     """Ask on a terminal; declining is not a failure."""
     if not context.is_interactive or not context.wants_text:
         return False
@@ -215,42 +204,14 @@ def _wants(context: CommandContext, new: Sequence[Discovered]) -> bool:
     return False
 
 
-def _name_all(
-    context: CommandContext, storage: Storage, repositories: Sequence[FoundRepository]
-) -> list[Discovered]:
-    """Each repository with its name in the config file, or with a new name."""
-    names: dict[tuple[str, str], str] = {}
-    taken = {*context.config.repositories}
+def _known_places(context: CommandContext) -> dict[tuple[str, str], str]:
+    """The names in the config file by the places that they lead to, without unusable ones."""
+    known: dict[tuple[str, str], str] = {}
     for name in context.config.repositories:
         with suppress(IcectlError):
             place = resolve_location(name, {}, context.environ)
-            known = open_storage(place.url, place.storage_options)
-            location = known.location
-            if "://" not in location:
-                location = str(Path(location).resolve())
-            names.setdefault((location, known.server), name)
-    found = []
-    for one in repositories:
-        location = _join(storage, one.path)
-        is_known = (location, storage.server) in names
-        name = names[location, storage.server] if is_known else suggest_name(location, taken)
-        taken.add(name)
-        found.append(Discovered(location, name, one.spec_version, is_known, added=False))
-    return found
-
-
-def suggest_name(location: str, taken: Set[str]) -> str:
-    """Return a valid name that is not taken: the last part of the location, or its last parts."""
-    parts = location.rpartition("://")[2].split("/")
-    clean = [re.sub(r"[^A-Za-z0-9._-]+", "-", part) for part in parts if part]
-    names = ["-".join(clean[-many:]) for many in range(1, len(clean) + 1)]
-    valid = [name for one in names if NAME.fullmatch(name := one.strip("-._"))] or ["repository"]
-    numbered = (f"{valid[0]}-{number}" for number in count(2))
-    return next(name for name in chain(valid, numbered) if name not in taken)
-
-
-def _join(storage: Storage, path: str) -> str:
-    return f"{storage.location.rstrip('/')}/{path}" if path else storage.location
+            known.setdefault(identify(open_storage(place.url, place.storage_options)), name)
+    return known
 
 
 def _resolve(context: CommandContext, location: str) -> Location:
@@ -277,22 +238,19 @@ def _remote(name: str, place: Location) -> Remote:
     return Remote(name, HIDDEN if is_secret("", place.url) else url, options)
 
 
+_COLUMNS = (
+    Column("NAME", lambda one: one.name, "branch"),
+    Column("LOCATION", lambda one: one.location, wraps=True),
+)
+
+
 def _render_remotes(remotes: Iterable[Remote]) -> Iterable[Block]:
-    columns = (
-        Column("NAME", lambda remote: remote.name, "branch"),
-        Column("LOCATION", lambda remote: remote.location, wraps=True),
-    )
-    yield Table(columns, remotes)
+    yield Table(_COLUMNS, remotes)
 
 
-def _render_discovered(found: Iterable[Discovered]) -> Iterable[Block]:
-    columns = (
-        Column("NAME", lambda one: one.name, "branch"),
-        Column("LOCATION", lambda one: one.location, wraps=True),
-        Column("SPEC", lambda one: one.spec_version),
-        Column("", lambda one: "" if one.known else ("new", "good")),
-    )
-    yield Table(columns, found)
+def _render_discovered(found: Iterable[NamedRepository]) -> Iterable[Block]:
+    state = Column("", lambda one: "" if one.known else ("new", "good"))
+    yield Table((*_COLUMNS, Column("SPEC", lambda one: one.spec_version), state), found)
 
 
 def _render_remote(remote: Remote) -> Iterable[Block]:

@@ -32,17 +32,8 @@ icectl stats --by containers --csv  # a table for a spreadsheet
 """
 
 
-class Breakdown(StrEnum):
-    """An enumeration, because typer does not accept other lists of choices."""
-
-    ARRAYS = "arrays"
-    BRANCHES = "branches"
-    TAGS = "tags"
-    SNAPSHOTS = "snapshots"
-    GROWTH = "growth"
-    CONTAINERS = "containers"
-
-
+# typer does not accept other lists of choices.
+Breakdown = StrEnum("Breakdown", "arrays branches tags snapshots growth containers")
 OF_VERSIONS = ("branches", "tags", "snapshots", "growth")
 """Breakdowns that compare several versions."""
 

@@ -14,7 +14,6 @@ from icectl.checks.rules import RULES, Level, Rule, find_rules
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.engines import EngineOption, SparkPlace
-from icectl.cli.locations import SourceOpener
 from icectl.cli.options import REF_HELP, AtOpOption, File, Flag, check_exclusive, command
 from icectl.errors import UsageError
 from icectl.ops.files import check_outside, check_writable, write_private
@@ -24,9 +23,10 @@ from icectl.ops.validate.run import validate as run_validation
 from icectl.pipeline.local_engine import local_engine
 from icectl.pipeline.sampling import Sample
 from icectl.render.ci_reports import render_github, render_junit, render_sarif
-from icectl.render.json import render_jsonl
+from icectl.render.json import render_json
 from icectl.render.validate import render_rules, render_validation
 from icectl.repository.ops_log import REPO_PATH
+from icectl.storage.sources import SourceOpener
 
 EXAMPLES = """
 icectl validate  # refs, snapshots and transaction logs of every version
@@ -139,6 +139,7 @@ def validate(
         )
     if decode:
         check_decoding_possible()
+    place = context.location
     options = ValidateOptions(
         level=Level[level.upper()],
         refs=tuple(refs or ()),
@@ -149,7 +150,9 @@ def validate(
         decode=decode,
         sample=sample,
         now=context.now(),
-        open_source=SourceOpener(context.location, context.environ) if virtual else None,
+        open_source=(
+            SourceOpener(place.url, place.storage_options, context.environ) if virtual else None
+        ),
         allowed_sources=_parse_allowed(allow_source or (), virtual),
         choose_engine=local_engine if virtual else engines.choose,
         state=context.find_state(at_op) or REPO_PATH,
@@ -158,8 +161,7 @@ def validate(
         result, report = run_validation(context.open_storage(), options, context.progress)
     result = replace(result, notes=tuple(map(context.describe, result.notes)))
     if write_baseline is not None:
-        lines = (f"{line}\n" for line in render_jsonl(result.findings))
-        write_private(write_baseline, lines)
+        write_private(write_baseline, (f"{render_json(one)}\n" for one in result.findings))
         result = limit_findings(result, max_findings)
     if junit is not None:
         looked = [rule for rule in RULES.values() if _was_looked_at(rule, options.level, virtual)]
