@@ -199,7 +199,12 @@ class HelpfulCommand(PagedHelp, TyperCommand):
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
+        """Add the dots of arguments that may be repeated, which click omits with a metavar."""
+        pieces = [str(self.options_metavar)]
+        for one in self.params:
+            dots = "..." if one.nargs < 0 else ""
+            pieces += (f"{piece.strip('{}')}{dots}" for piece in one.get_usage_pieces(ctx))
+        return pieces
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Omit the common options, which `icectl --help` describes, so help fits on a screen."""

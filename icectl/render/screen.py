@@ -7,6 +7,7 @@ omitted, and only text columns wrap: ids, numbers and names are never broken.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TextIO
 
 from rich.bar import Bar
@@ -52,7 +53,7 @@ THEME = Theme(
 INDENT = 4
 """The indentation of the second and later lines of a long line."""
 SMALLEST_TEXT = 16
-"""The minimum width of a wrapping column."""
+"""Optional columns are omitted before a wrapping column becomes narrower than this."""
 MOST_ROWS = 2000
 """Longer tables are written as plain text, because rich would take too long."""
 
@@ -158,40 +159,59 @@ def _tables(table: Table, width: int) -> Iterator[RenderableType]:
         yield from map(Text, align(table.columns, rows))
         return
     drawn = RichTable(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="title")
-    shown = _fitting_columns(table.columns, zip(*rows, strict=True), width)
-    for column, smallest, _cells in shown:
+    shown, limit = _fitting_columns(table.columns, zip(*rows, strict=True), width)
+    for one in shown:
+        column = one.column
         drawn.add_column(
             Text(column.title),
             justify="right" if column.right else "left",
             style=column.role or "",
             no_wrap=not column.wraps,
             overflow="fold" if column.wraps else "ellipsis",
-            min_width=smallest if column.wraps else None,
+            width=one.width_within(limit),
         )
-    for row in zip(*(cells for _column, _smallest, cells in shown), strict=True):
+    for row in zip(*(one.cells for one in shown), strict=True):
         drawn.add_row(*row)
     yield drawn
 
 
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A column and its cells."""
+
+    column: Column
+    width: int
+    """The width of its title and of every cell, without wrapping."""
+    cells: list[Text | Bar]
+
+    def width_within(self, limit: int) -> int:
+        return min(self.width, limit) if self.column.wraps else self.width
+
+
 def _fitting_columns(
     columns: Sequence[Column], values: Iterable[Sequence[object]], width: int
-) -> list[tuple[Column, int, list[Text | Bar]]]:
-    """Return the columns to draw, each with the smallest width that it can have, and its cells.
+) -> tuple[list[_Shown], int]:
+    """Return the columns to draw, and the width at which those that wrap do so.
 
-    Optional columns are omitted from the right until the rest fits.
+    Optional columns are omitted from the right until the rest fits. rich would cut the lines of a
+    table off if its own widths for columns that wrap were too large together.
     """
     shown = []
     for column, of_column in zip(columns, values, strict=True):
         cells = [_cell(column, value, width) for value in of_column]
         widths = (cell.cell_len if isinstance(cell, Text) else BAR_WIDTH for cell in cells)
-        natural = max(display_width(column.title), *widths)
-        shown.append((column, min(natural, SMALLEST_TEXT) if column.wraps else natural, cells))
-    for entry in reversed(shown[:]):
-        if sum(smallest + len(GAP) for _column, smallest, _cells in shown) <= width + len(GAP):
+        shown.append(_Shown(column, max(display_width(column.title), *widths), cells))
+
+    def fits(limit: int) -> bool:
+        gaps = len(GAP) * (len(shown) - 1)
+        return sum(one.width_within(limit) for one in shown) + gaps <= width
+
+    for one in reversed(shown[:]):
+        if fits(SMALLEST_TEXT):
             break
-        if entry[0].optional:
-            shown.remove(entry)
-    return shown
+        if one.column.optional:
+            shown.remove(one)
+    return shown, next((limit for limit in range(width, 1, -1) if fits(limit)), 1)
 
 
 def _cell(column: Column, value: object, width: int) -> Text | Bar:

@@ -14,7 +14,7 @@ MOST_ROWS = 50
 
 def render_upgrade(result: UpgradeResult) -> Iterator[Block]:
     if result.from_generation == f"v{result.to_spec_version}":
-        yield f"The repository has spec version {result.to_spec_version} already."
+        yield f"The repository already has spec version {result.to_spec_version}."
         return
     if result.detached:
         yield from _detached(result.detached)

@@ -187,7 +187,7 @@ def _check_empty(storage: Storage) -> None:
         if info.path in left_by_killed:
             continue
         if info.path == REPO_PATH or info.path.startswith(f"{STANDARD.refs}/"):
-            raise RefusedError(f"{storage.location} is a repository already")
+            raise RefusedError(f"{storage.location} is already a repository")
         raise RefusedError(
             f"{storage.location} is not empty: it has {info.path}",
             hint=describe_backups(storage) or "choose an empty or new location",

@@ -39,6 +39,15 @@ def every_error(kind: type[IcectlError] = IcectlError) -> list[type[IcectlError]
 
 
 @pytest.mark.parametrize("entry", app.COMMANDS, ids=lambda entry: entry.name)
+def test_usage_shows_which_arguments_repeat(icectl: Icectl, entry: app.Command) -> None:
+    usage = icectl(*entry.name.split(" "), "--help").out.splitlines()[0].split()
+    for argument in app.load(entry.name).params:
+        if argument.param_type_name == "argument":
+            word = argument.metavar if argument.required else f"[{argument.metavar}]"
+            assert f"{word}{'...' if argument.nargs < 0 else ''}" in usage
+
+
+@pytest.mark.parametrize("entry", app.COMMANDS, ids=lambda entry: entry.name)
 def test_help_of_each_command(icectl: Icectl, entry: app.Command) -> None:
     outcome = icectl(*entry.name.split(" "), "--help")
     assert (outcome.code, outcome.err) == (0, "")

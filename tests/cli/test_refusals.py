@@ -340,7 +340,7 @@ def test_no_repository(icectl: Icectl, tmp_path: Path) -> None:
 def test_init_refuses_what_is_taken(
     icectl: Icectl, repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    refused(icectl("init", str(repository)), 16, "is a repository already", "icectl log")
+    refused(icectl("init", str(repository)), 16, "is already a repository", "icectl log")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.txt").write_text("years of work")
     refused(icectl("init", str(tmp_path / "full")), 16, "is not empty: it has thesis.txt", "new")

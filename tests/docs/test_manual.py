@@ -107,7 +107,8 @@ AFTERWARDS = {
         "ops-log show @0",
         "expire --keep-last 2 --yes",
         "ops-log show @0",
-    )
+    ),
+    "upgrade": ("init ./old --spec-version 1", "upgrade -r ./old --to ./new --yes"),
 }
 """More calls, whose documents have keys that the first one leaves empty."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections import Counter
 from operator import itemgetter
 from random import Random
 
@@ -49,6 +50,23 @@ def test_a_narrow_terminal_keeps_whole_words() -> None:
     assert lines[1].startswith("1CECHNKR  2024-01-31  ")
     words = " ".join(line[30:] for line in lines[1:]).split()
     assert words.count("message") == 4
+
+
+@pytest.mark.parametrize("width", range(40, 101))
+def test_no_width_cuts_off_text_that_wraps(width: int) -> None:
+    columns = [
+        Column("", itemgetter(0)),
+        Column("SNAPSHOT", itemgetter(1), "id"),
+        Column("TIME", itemgetter(2), "time"),
+        Column("MESSAGE", itemgetter(3), wraps=True),
+        Column("WHY", itemgetter(4), wraps=True),
+    ]
+    message, why = "Add observations (sensor 7 drifts)", "reached by no ref: left to gc"
+    row = ("-", "1CECHNKREP0F1RSTCMT0", "2024-01-31 12:00:00Z", message, why)
+    lines = drawn([Table(columns, [row])], width=width)
+    assert max(map(len, lines)) <= width
+    shown = "".join(lines[1:]).replace(" ", "")
+    assert Counter("".join(row).replace(" ", "")) - Counter(shown) <= Counter(row[1] + row[2])
 
 
 def test_bars_have_the_length_of_their_share() -> None:

@@ -11,6 +11,7 @@ import pytest
 from icectl.model.ids import INITIAL_SNAPSHOT_ID
 from tests.command_line import Icectl
 from tests.official import built
+from tests.official.histories import commit, create
 from tests.validate.damage import Patient, build, copied_with_source
 
 KINDS = ("snapshots", "transactions", "manifests", "chunks")
@@ -33,6 +34,31 @@ def test_coordinates(icectl: Icectl, where: Path) -> None:
     text = icectl(*command).out
     assert "chunk [0, 0] of /g/native" in text
     assert "chunk [0] of /split" in text
+
+
+def test_a_moved_array_has_the_path_of_the_version_that_lost_the_chunk(
+    icectl: Icectl, tmp_path: Path
+) -> None:
+    repo = create(tmp_path, 2)
+    with commit(repo, "start") as root:
+        array = root.create_array("a", shape=(48,), chunks=(16,), dtype="i8", compressors=None)
+        array[:16] = 1
+    repo.create_branch("dev", repo.lookup_branch("main"))
+    chunks = tmp_path / "chunks"
+    lost = {}
+    for number, branch in ((2, "main"), (1, "dev")):
+        session = repo.rearrange_session(branch)
+        session.move("/a", f"/{branch}")
+        session.commit("move")
+        before = {*chunks.iterdir()}
+        with commit(repo, "more", branch=branch) as root:
+            root[branch][number * 16 : number * 16 + 16] = 1
+        (path,) = {*chunks.iterdir()} - before
+        path.unlink()
+        lost[f"chunks/{path.name}"] = (f"/{branch}", [[number]], [branch])
+    done = icectl("validate", "--level", "chunks", "-r", str(tmp_path), "--json")
+    found = done.document["findings"]
+    assert {one["object"]: (one["path"], one["chunks"], one["branches"]) for one in found} == lost
 
 
 def test_missing_files_come_back_from_a_mirror(

@@ -180,8 +180,8 @@ def undo(
     """Take an operation back.
 
     Reverts one operation on the newest state: a commit, an amend, a branch that was created,
-    deleted or reset, a tag, an expiration, configuration, metadata, feature flags or status. If
-    later operations changed the same, the undo is refused (exit code 11). Everything that it
+    deleted or reset, a tag, an expiration, configuration, metadata, feature flags or status. If a
+    later operation changed the same thing, the undo is refused (exit code 11). Everything that it
     brings back must still be there: what a garbage collection deleted is listed, and the undo is
     refused (16). A garbage collection cannot be undone.
 

@@ -156,8 +156,8 @@ def delete_tag(context: CommandContext, tag: TagArgument, yes: YesOption = False
     """Delete a tag permanently.
 
     Asks for confirmation on a terminal; scripts need no --yes. The output shows the snapshot of
-    the tag, which is not deleted. The specification forbids reusing the name of a deleted tag;
-    use another name to tag the same snapshot.
+    the tag, which is not deleted. The specification forbids reusing the name of a deleted tag:
+    use another name to tag the same snapshot. `icectl undo --undelete-tag` brings the tag back.
     """
     repository = context.open_repository(for_update=True)
     if tag in repository.tags():

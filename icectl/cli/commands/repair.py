@@ -78,7 +78,7 @@ def repair(
     if dry_run or not plan.chosen:
         result = planned if dry_run else plan.result(dry_run=False, left=plan.left)
     else:
-        question = f"{storage.location}: execute {format_count(len(plan.chosen), 'step')}?"
+        question = f"Execute {format_count(len(plan.chosen), 'step')} in {storage.location}?"
         context.confirm(question, yes=yes, plan=render_repair(planned))
         result = execute_repair(storage, plan, context.progress)
     context.emit(result, render_repair, paged=True)

@@ -73,7 +73,7 @@ def set_status(
     """Set the repository online, read-only or offline.
 
     If the repository is read-only, icectl and the official clients refuse every change except
-    this one. Clients that have it open notice this with their next change. Only icectl supports
+    this one. Clients that have it open notice this at their next change. Only icectl supports
     offline: official clients treat it as online and continue to write, and their next change
     resets the status to online. Use read-only to stop them.
     """
@@ -97,7 +97,7 @@ def get_config(
 ) -> None:
     """Show the stored configuration.
 
-    With KEY, show one value.
+    With CONFIG_KEY, show one value.
 
     If a value is missing or null, clients use their default.
     """

@@ -80,9 +80,8 @@ def stats(
     a branch or tag; with REF, only that version. If two arrays share a chunk, it counts for the
     first of them.
 
-    The own bytes of a version are those that no other version refers to; its new bytes are those
-    that no older version refers to. The own bytes of a branch or tag are those that are not
-    reachable from any other branch or tag.
+    Of a version, ITS OWN are the bytes that no other version refers to, and NEW those that no older
+    version refers to. Of a branch or tag, ITS OWN are those that no other branch or tag reaches.
 
     With --engine spark, the executors read manifests and find distinct chunks. They need icectl
     and its libraries, and use their own credentials.

@@ -168,7 +168,7 @@ def plan_import(source: Repository, target: Storage, progress: Progress) -> Impo
     """`FormatError` for the first object that is missing or damaged."""
     if source.generation is Generation.V2:
         raise UsageError(
-            f"{source.storage.location} is a repository of spec version 2 already",
+            f"{source.storage.location} already is a repository of spec version 2",
             hint=Remedy(
                 "copy-instead",
                 {"source": source.storage.location, "target": target.location},

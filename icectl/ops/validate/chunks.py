@@ -67,7 +67,7 @@ def check_chunks(
 def _report_mismatches(
     found: Mismatches, users: Sequence[set[SnapshotId]], metadata: Metadata, report: Report
 ) -> None:
-    nodes = [*metadata.arrays.values()]
+    arrays, manifests = [*metadata.arrays], [*metadata.claims]
     columns = (
         found.ids.to_names(),
         found.size.tolist(),
@@ -75,14 +75,21 @@ def _report_mismatches(
         found.columns["array"].tolist(),
         found.columns["manifest"].tolist(),
     )
-    one_manifest = [*metadata.claims]
-    for row, (name, size, end, array, manifest) in enumerate(zip(*columns, strict=True)):
-        node = None if array < 0 else nodes[array].path
+    for row, (name, size, end, array, one_manifest) in enumerate(zip(*columns, strict=True)):
+        manifest = manifests[one_manifest]
+        node = None if array < 0 else _path_in(metadata, arrays[array], manifest)
         known = None if size == MISSING else size
         problem = wrong_chunk_size(ObjectKind.CHUNK.path(name), known, end, node)
         if known is None:
             report.missing.append(problem.object)
-        report.add(problem, users[row] | {*metadata.users[one_manifest[manifest]]})
+        report.add(problem, users[row] | {*metadata.users[manifest]})
+
+
+def _path_in(metadata: Metadata, array: NodeId, manifest: ManifestId) -> str:
+    """The path of the array in a version that uses the manifest; others may have moved it."""
+    newest = metadata.arrays[array].path
+    paths = {use.path for use in metadata.uses.get(manifest, ()) if use.node_id == array}
+    return newest if newest in paths or not paths else min(paths)
 
 
 @dataclass(frozen=True, slots=True)
