@@ -73,6 +73,7 @@ class Group:
     summary: str
     default: str | None = None
     """The subcommand that runs if none is given."""
+    takes_repo: bool = True
 
 
 GROUPS = {
@@ -83,7 +84,9 @@ GROUPS = {
     "config": Group("Show and change the configuration stored in the repository", default="get"),
     "metadata": Group("Show and change the metadata of the repository", default="get"),
     "flags": Group("Show and set the feature flags of the repository", default="list"),
-    "remote": Group("Manage the named repositories in the config file", default="list"),
+    "remote": Group(
+        "Manage the named repositories in the config file", default="list", takes_repo=False
+    ),
 }
 
 COMMANDS = (
@@ -315,8 +318,12 @@ def _make_group(name: str, text: str, default: str | None, epilog: str | None = 
         with command.make_context(default, [], parent=ctx) as below:
             return below.command.invoke(below)
 
-    groups = (CommonOptions, RootOptions) if name == PROGRAM else (CommonOptions,)
-    set_parameters(callback, [one for group in groups for one in option_parameters(group)])
+    parameters = option_parameters(CommonOptions)
+    if name == PROGRAM:
+        parameters += option_parameters(RootOptions)
+    elif not GROUPS[name].takes_repo:
+        parameters = [one for one in parameters if one.name != "repo"]
+    set_parameters(callback, parameters)
     app.callback(help=text, epilog=epilog)(callback)
     return typer.main.get_command(app)
 

@@ -205,3 +205,8 @@ def test_a_signature_in_the_config_file_is_not_shown(
         outcome = icectl("remote", *words)
         assert outcome.code == 0
         assert "hunter2" not in outcome.out + outcome.err
+
+
+def test_the_group_takes_no_repository(icectl: Icectl) -> None:
+    assert "--repo" not in icectl("remote", "--help").out
+    assert icectl("remote", "-r", "elsewhere", "list").code == 2
