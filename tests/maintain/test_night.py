@@ -336,6 +336,36 @@ def start(
     )
 
 
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_while_waiting(
+    config: Config, held: tuple[Path, subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    where, _ = held
+    before = digest(where)
+    waiting = start(config, "weather", "--json", "--wait", "5m")
+    opened, lock = Path(f"/proc/{waiting.pid}/fd"), config.lock(where)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not any(lock.samefile(file) for file in opened.iterdir() if file.exists()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    waiting.send_signal(number)
+    out, err = waiting.communicate(timeout=PATIENCE_SECONDS)
+    assert waiting.returncode == 130, err
+    (found,) = json.loads(out)["repositories"]
+    assert (found["exit_code"], found["error"]["kind"]) == (130, "interrupted")
+    assert digest(where) == before
+
+
+def test_no_time_to_wait(
+    process: Icectl, config: Config, held: tuple[Path, subprocess.Popen[str]]
+) -> None:
+    outcome = process(
+        "maintain", "weather", "--yes", "--json", "--wait", "5m", "--max-runtime", "1s"
+    )
+    assert outcome.code == 3
+    assert by_name(outcome)["weather"]["error"]["kind"] == "out_of_time"
+
+
 def test_the_lock_file(process: Icectl, config: Config) -> None:
     where = config.add("weather")
     assert process("maintain", "weather", "--yes").code == 0
