@@ -263,6 +263,23 @@ def test_a_full_disk_for_the_output_stops_nothing(
     assert metrics.read_text().count("icectl_maintenance_exit_code{") == 2
 
 
+@pytest.mark.parametrize("option", ["--json", "--jsonl", "--quiet"])
+def test_a_full_disk_for_the_metrics_does_not_hide_the_results(
+    process: Icectl, config: Config, option: str
+) -> None:
+    for name in ("one", "two"):
+        config.add(name)
+    outcome = process("maintain", "--all", "--yes", "--metrics", "/dev/full", option)
+    assert outcome.code == 1
+    assert "/dev/full" in outcome.err
+    if option == "--json":
+        assert {one["exit_code"] for one in by_name(outcome).values()} == {0}
+    elif option == "--quiet":
+        assert "2 of 2 repositories done" in outcome.out
+    else:
+        assert len(outcome.out.splitlines()) == 2
+
+
 def test_metrics_never_replace_a_file_of_a_repository(icectl: Icectl, config: Config) -> None:
     where = config.add("weather")
     config.path.write_text(config.path.read_text().replace(f'"{where}"', f'"file://{where}"'))
