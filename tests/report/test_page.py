@@ -12,7 +12,7 @@ from selenium.webdriver.common.by import By
 from icectl.cli.main import run
 from icectl.render.text import format_size
 from tests.docs.demo_repository import NOW
-from tests.official import many_commits, open_official
+from tests.official import linear_history, many_commits, open_official
 from tests.official.wide import many_arrays
 from tests.report.browser import CHROMIUM, DRIVER, Browser, started_browser
 from tests.report.pages import (
@@ -319,6 +319,19 @@ def test_the_policy_is_in_force(browser: Browser, page: Path) -> None:
     assert "img-src" in browser.run("return window.attacked")
     browser.messages()
     browser.open(page)
+
+
+def test_long_names_leave_room_for_the_time(browser: Browser, tmp_path: Path) -> None:
+    repo = linear_history(tmp_path / "repo", 3)
+    for number in range(4):
+        repo.create_branch(f"{number}-{'long' * 10}", repo.lookup_branch("main"))
+    page = write(tmp_path / "repo", tmp_path / "page.html")
+    for width in (1280, 390):
+        browser.resize(width, 900)
+        browser.open(page)
+        rows = "document.querySelector('#rows')"
+        overflow = f"return {rows}.parentNode.scrollWidth - {rows}.parentNode.clientWidth"
+        assert browser.run(overflow) <= 0
 
 
 @pytest.mark.parametrize(
