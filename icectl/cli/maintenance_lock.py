@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from icectl.errors import ConflictError
-from icectl.pipeline.progress import Progress
+from icectl.errors import ConflictError, Remedy
+from icectl.pipeline.progress import OutOfTimeError, Progress
 from icectl.storage.contract import Storage
 
 PAUSE_SECONDS = 0.2
@@ -102,7 +102,12 @@ def _take(file: int, progress: Progress, wait_seconds: float) -> None:
         return
     deadline = time.monotonic() + wait_seconds
     with progress.phase("waiting for another run"):
-        while time.monotonic() < deadline and not progress.is_over:
+        while time.monotonic() < deadline:
+            if progress.is_over:
+                raise OutOfTimeError(
+                    "the time limit expired while another process was maintaining this repository",
+                    hint=Remedy("continue-later"),
+                )
             time.sleep(PAUSE_SECONDS)
             if _try_lock(file):
                 return

@@ -55,10 +55,14 @@ class MaintenanceTable:
     def policy_at(self, now: int, local_now: int) -> MaintenancePolicy:
         """The policy at the time `now` of the storage; `local_now` chooses the sample of today."""
         self._check_keys()
+        protect = self._parse(PROTECT, _parse_globs) or ()
+        expire = self._parse(EXPIRE, lambda name: self._expiration(name, now))
+        if expire is not None and expire.delete_expired_branches:
+            self._check_protected(protect, expire)
         return MaintenancePolicy(
             delete_branches=self._branch_rules(now),
-            protect_branches=self._parse(PROTECT, _parse_globs) or (),
-            expire=self._parse(EXPIRE, lambda name: self._expiration(name, now)),
+            protect_branches=protect,
+            expire=expire,
             gc=self._collection(now),
             validate=self._validation(local_now),
         )
@@ -76,6 +80,17 @@ class MaintenanceTable:
         policy = build_policy(rules, lambda: now)
         policy.check()
         return policy
+
+    def _check_protected(self, protect: tuple[str, ...], expire: Policy) -> None:
+        """`UsageError` if expire could delete a branch that looks protected."""
+        missing = [glob for glob in protect if glob not in expire.protect]
+        if missing:
+            name = self.values[EXPIRE]
+            raise self._malformed(
+                PROTECT,
+                f"the policy {name} deletes expired branches and does not protect {missing[0]}",
+                f"add {missing[0]!r} to protect in repositories.{self.repository}.policies.{name}",
+            )
 
     def _collection(self, now: int) -> GcOptions | None:
         age = self._parse(OLDER_THAN, _parse_long_age)

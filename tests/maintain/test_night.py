@@ -263,6 +263,23 @@ def test_a_full_disk_for_the_output_stops_nothing(
     assert metrics.read_text().count("icectl_maintenance_exit_code{") == 2
 
 
+@pytest.mark.parametrize("option", ["--json", "--jsonl", "--quiet"])
+def test_a_full_disk_for_the_metrics_does_not_hide_the_results(
+    process: Icectl, config: Config, option: str
+) -> None:
+    for name in ("one", "two"):
+        config.add(name)
+    outcome = process("maintain", "--all", "--yes", "--metrics", "/dev/full", option)
+    assert outcome.code == 1
+    assert "/dev/full" in outcome.err
+    if option == "--json":
+        assert {one["exit_code"] for one in by_name(outcome).values()} == {0}
+    elif option == "--quiet":
+        assert "2 of 2 repositories done" in outcome.out
+    else:
+        assert len(outcome.out.splitlines()) == 2
+
+
 def test_metrics_never_replace_a_file_of_a_repository(icectl: Icectl, config: Config) -> None:
     where = config.add("weather")
     config.path.write_text(config.path.read_text().replace(f'"{where}"', f'"file://{where}"'))
@@ -334,6 +351,36 @@ def start(
         stdout=stdout,
         stderr=subprocess.PIPE,
     )
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_while_waiting(
+    config: Config, held: tuple[Path, subprocess.Popen[str]], number: signal.Signals
+) -> None:
+    where, _ = held
+    before = digest(where)
+    waiting = start(config, "weather", "--json", "--wait", "5m")
+    opened, lock = Path(f"/proc/{waiting.pid}/fd"), config.lock(where)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not any(lock.samefile(file) for file in opened.iterdir() if file.exists()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    waiting.send_signal(number)
+    out, err = waiting.communicate(timeout=PATIENCE_SECONDS)
+    assert waiting.returncode == 130, err
+    (found,) = json.loads(out)["repositories"]
+    assert (found["exit_code"], found["error"]["kind"]) == (130, "interrupted")
+    assert digest(where) == before
+
+
+def test_no_time_to_wait(
+    process: Icectl, config: Config, held: tuple[Path, subprocess.Popen[str]]
+) -> None:
+    outcome = process(
+        "maintain", "weather", "--yes", "--json", "--wait", "5m", "--max-runtime", "1s"
+    )
+    assert outcome.code == 3
+    assert by_name(outcome)["weather"]["error"]["kind"] == "out_of_time"
 
 
 def test_the_lock_file(process: Icectl, config: Config) -> None:

@@ -105,6 +105,7 @@ def test_a_number_of_objects(environ: dict[str, str], config: Path) -> None:
         ("validate_sample", 'validate = "data"', ""),
         ("protect_branches", '["release-*"]', "[1]"),
         ("protect_branches", '["release-*"]', '[""]'),
+        ("protect_branches", "keep_daily = 60", "keep_daily = 60\ndelete_expired_branches = true"),
         ("delete_branches.match", '"tmp-*"', "1"),
         ("delete_branches.older_than", '"tmp-*"\nolder_than = "30d"', '"tmp-*"\nolder_than = 30'),
         ("delete_branches.than", '"tmp-*"\nolder_than', '"tmp-*"\nthan'),

@@ -350,6 +350,25 @@ def test_no_time(newest: Path) -> None:
     assert digest(newest) == before
 
 
+def test_lost_races_end_in_time(newest: Path) -> None:
+    """Writers that are always faster must not keep the run busy after its time."""
+    numbers = iter(range(1000))
+
+    def commit_first(label: str, _total: int | None, _unit: str) -> AbstractContextManager[Any]:
+        if label == "reading the tips":
+            with commit(open_official(newest), f"newer {next(numbers)}") as root:
+                root.attrs["newer"] = True
+        return Progress().phase(label)
+
+    progress = Progress(commit_first, time.monotonic() + 2)
+    result = run(
+        newest, lambda _now: MaintenancePolicy(expire=Policy(keep_last=2)), progress=progress
+    )
+    assert isinstance(result.failure, OutOfTimeError) and result.failed_step == "expire"
+    assert result.expire is None
+    assert len(list(open_official(newest).ancestry(branch="main"))) == 7 + next(numbers)
+
+
 def test_a_bug_ends_the_work_on_this_repository(newest: Path) -> None:
     def faulty(label: str, _total: int | None, _unit: str) -> AbstractContextManager[Any]:
         raise ZeroDivisionError

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import icechunk as ic
 import zarr
 
-from tests.official.histories import create
+from icectl.format.repo import decode_raw_repo
+from tests.official.histories import create, linear_history
+from tests.validate.damage import Patient
 
 ATTACK = "<img src=x onerror=alert(1)>"
 HOSTILE = (
@@ -36,6 +39,23 @@ def size_without_data(page: str) -> int:
     """Bytes without the documents of the repository; the chart specifications count."""
     data = sum(len(text.encode()) for name, text in _DOCUMENT.findall(page) if name != "charts")
     return len(page.encode()) - data
+
+
+def repository_of_other_times(where: Path, times: Sequence[int]) -> Path:
+    """A linear history whose snapshots were flushed at these times; the last one is repeated."""
+    linear_history(where, max(3, len(times)))
+    patient = Patient(where)
+    given = iter(times)
+
+    def change(raw: Any) -> Any:
+        new = (one._replace(flushed_at=next(given, times[-1])) for one in raw.snapshots)
+        return raw._replace(snapshots=tuple(new))
+
+    patient.repo(change)
+    for one in decode_raw_repo((where / "repo").read_bytes())[0].snapshots:
+        moment = one.flushed_at
+        patient.snapshot(lambda raw, moment=moment: raw._replace(flushed_at=moment), str(one.id))
+    return where
 
 
 def hostile_repository(where: Path) -> Path:

@@ -12,15 +12,22 @@ from selenium.webdriver.common.by import By
 from icectl.cli.main import run
 from icectl.render.text import format_size
 from tests.docs.demo_repository import NOW
-from tests.official import many_commits, open_official
+from tests.official import linear_history, many_commits, open_official
 from tests.official.wide import many_arrays
 from tests.report.browser import CHROMIUM, DRIVER, Browser, started_browser
-from tests.report.pages import ATTACK, HOSTILE, hostile_repository, read_documents
+from tests.report.pages import (
+    ATTACK,
+    HOSTILE,
+    hostile_repository,
+    read_documents,
+    repository_of_other_times,
+)
 
 pytestmark = [
     pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver"),
     pytest.mark.xdist_group("browser"),
 ]
+FORTNIGHT = 14 * 24 * 3600 * 1_000_000
 ROWS = "return [...document.querySelectorAll('#rows li')].map(row => row.innerText)"
 CELLS = """
 const details = [...document.querySelectorAll(`#${arguments[0]} details`)]
@@ -312,6 +319,41 @@ def test_the_policy_is_in_force(browser: Browser, page: Path) -> None:
     assert "img-src" in browser.run("return window.attacked")
     browser.messages()
     browser.open(page)
+
+
+def test_long_names_leave_room_for_the_time(browser: Browser, tmp_path: Path) -> None:
+    repo = linear_history(tmp_path / "repo", 3)
+    for number in range(4):
+        repo.create_branch(f"{number}-{'long' * 10}", repo.lookup_branch("main"))
+    page = write(tmp_path / "repo", tmp_path / "page.html")
+    for width in (1280, 390):
+        browser.resize(width, 900)
+        browser.open(page)
+        rows = "document.querySelector('#rows')"
+        overflow = f"return {rows}.parentNode.scrollWidth - {rows}.parentNode.clientWidth"
+        assert browser.run(overflow) <= 0
+
+
+@pytest.mark.parametrize(
+    "times",
+    [
+        pytest.param([FORTNIGHT], id="all at once"),
+        pytest.param([FORTNIGHT * one for one in (3, 1, 4, 1, 5)], id="clock skew"),
+        pytest.param([0, 2**63, 2**64 - 1, FORTNIGHT, 10**18], id="out of range"),
+    ],
+)
+def test_times_of_wrong_clocks(browser: Browser, tmp_path: Path, times: list[int]) -> None:
+    """A writer can store any number as the time of a commit."""
+    repository = repository_of_other_times(tmp_path / "repo", times)
+    browser.open(write(repository, tmp_path / "page.html"))
+    shapes = browser.run(
+        "return [...document.querySelectorAll('#growth path')].map(one => one.getAttribute('d'))"
+    )
+    assert shapes and not any("NaN" in str(shape) for shape in shapes)
+    growth = cells(browser, "growth", "Growth by array")
+    assert len(growth) == len(
+        read_documents((tmp_path / "page.html").read_text())["stats"]["growth"]
+    )
 
 
 @pytest.mark.parametrize("commits", [0, 1])

@@ -15,8 +15,15 @@ from icectl.errors import FormatError, RefusedError, UnsupportedError
 from tests.command_line import Icectl
 from tests.docs.demo_repository import NOW
 from tests.gc.repositories import messy_repository
-from tests.official import build_zoo, built, copied, linear_history, open_official
-from tests.report.pages import ATTACK, hostile_repository, read_documents, size_without_data
+from tests.official import build_zoo, built, copied, ic, linear_history, open_official, zarr
+from tests.official.histories import create
+from tests.report.pages import (
+    ATTACK,
+    hostile_repository,
+    read_documents,
+    repository_of_other_times,
+    size_without_data,
+)
 
 OLDER_THAN = "2026-02-16"
 GC_OLDER_THAN = "2026-02-20"
@@ -293,6 +300,31 @@ def test_plot_of_an_empty_repository(icectl: Icectl, tmp_path: Path) -> None:
         done = icectl("stats", "-r", str(tmp_path / "repo"), "--by", by, "--plot", str(chart))
         assert done.code == DONE, done.err
         assert chart.read_text().startswith("<svg")
+
+
+def test_plot_of_times_out_of_range(icectl: Icectl, tmp_path: Path) -> None:
+    repository = repository_of_other_times(tmp_path / "repo", [0, 2**63, 2**64 - 1, 10**18])
+    chart = tmp_path / "chart.svg"
+    done = icectl("stats", "-r", str(repository), "--by", "growth", "--plot", str(chart))
+    assert done.code == DONE, done.err
+    assert "NaN" not in chart.read_text()
+
+
+def test_plot_of_more_bytes_than_the_largest_unit(icectl: Icectl, tmp_path: Path) -> None:
+    """Nobody checks the length of a virtual chunk when it is written."""
+    prefix = "s3://bucket/"
+    containers = {prefix: ic.VirtualChunkContainer(prefix, ic.s3_store(region="eu-central-1"))}
+    repo = create(tmp_path / "repo", virtual_chunk_containers=containers)
+    session = repo.writable_session("main")
+    zarr.create_array(session.store, name="huge", shape=(512,), chunks=(1,), dtype="i8")
+    specs = [ic.VirtualChunkSpec([i], f"{prefix}{i}", 0, 2**62) for i in range(512)]
+    assert session.store.set_virtual_refs("huge", specs) is None
+    session.commit("huge")
+    words = ("stats", "-r", str(tmp_path / "repo"), "--by", "snapshots", "--json")
+    for kind in ("svg", "png"):
+        done = icectl(*words, "--plot", str(tmp_path / f"chart.{kind}"))
+        assert done.code == DONE, done.err
+        assert int(done.document["virtual_bytes"]) == 2**71
 
 
 @pytest.mark.parametrize("name", ["chart", "chart.pdf", "-", "none/chart.svg", ".svg"])

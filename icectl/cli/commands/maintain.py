@@ -100,13 +100,16 @@ def maintain(
 
     done = run.run(dry_run=dry_run, show=show)
     if metrics is not None:
-        _write_metrics(Path(metrics), run, done)
-    if lost:
-        raise lost[0]
+        try:
+            _write_metrics(Path(metrics), run, done)
+        except IcectlError as error:  # what was done is reported all the same
+            lost.append(error)
     if context.options.json:
         context.emit_json({"repositories": done})
     elif context.wants_text and len(done) > 1:
         context.output.write(render_summary(done))
+    if lost:
+        raise lost[0]
     return combined_exit_code([one.exit_code for one in done])
 
 

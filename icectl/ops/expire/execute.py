@@ -62,6 +62,7 @@ def execute_expiration(
     def change(info: RepoInfo) -> Edited:
         nonlocal done
         if info != repository.info:
+            progress.check_time()
             done = plan_for(repository_at(repository.storage, info), policy, progress)
         return expire_repo(info, policy, done.plan), ExpirationRanUpdate()
 

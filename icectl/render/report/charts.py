@@ -19,6 +19,8 @@ from icectl.render.text import SIZE_UNITS, escape_controls, format_time
 
 PLOT_WIDTH = 800
 KINDS = ("svg", "png")
+LATEST = 221_845_392_000_000_000
+"""Charts show later times as the year 9000: a damaged or hostile file may contain any number."""
 
 
 def load_vega() -> Any:
@@ -63,9 +65,9 @@ def _fill_arrays(spec: dict[str, Any], result: StatsResult) -> dict[str, Any]:
 
 
 def _fill_growth(spec: dict[str, Any], result: StatsResult) -> dict[str, Any]:
-    power = int(log2(max(1, result.total_bytes)) / 10)
+    power = min(len(SIZE_UNITS) - 1, int(log2(max(1, result.total_bytes)) / 10))
     values = {"divisor": 1024**power, "unitName": SIZE_UNITS[power]}
-    times = {one.id: one.flushed_at for one in result.snapshots or ()}
+    times = {one.id: min(one.flushed_at, LATEST) for one in result.snapshots or ()}
     growth = [
         {
             "path": None if one.path is None else escape_controls(one.path),

@@ -13,6 +13,7 @@ const MORE = 500;  // rows to add at once
 const FOLDED_FROM = 1000;  // commits
 const SHORTEST_FOLD = 3;
 const LOG_ERRORS = 1;
+const LATEST = "9000-01-01T00:00:00.000000Z";  // in charts
 
 // Text
 
@@ -25,6 +26,8 @@ const count = number => Number(number).toLocaleString("en-US");
 const plural = (number, noun) => Number(number) === 1 ? noun : noun + (noun.endsWith("ch") ? "es" : "s");
 const many = (number, noun) => `${count(number)} ${plural(number, noun)}`;
 const time = text => text === null ? "" : clean(text).replace(/^(\S{10})T(\S{8})\.\d+Z$/, "$1 $2Z");
+/** A time that a chart can show: one that is out of range is a number. */
+const drawable = text => text < LATEST && !Number.isNaN(Date.parse(text)) ? text : LATEST;
 const words = name => name.replaceAll("_", " ");
 const UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 
@@ -322,21 +325,23 @@ function chartOrNote(section, isThere, draw, note) {
 function drawGrowth() {
   const section = find("#growth");
   const byId = new Map(stats.snapshots.map(one => [one.id, one]));
-  const [first, last] = [stats.snapshots.at(-1), stats.snapshots[0]].map(one => Date.parse(one?.flushed_at));
-  const step = one => Math.ceil(250 * (Date.parse(one.flushed_at) - first) / Math.max(1, last - first));
+  const at = one => Date.parse(drawable(one?.flushed_at));
+  const [first, last] = [stats.snapshots.at(-1), stats.snapshots[0]].map(at);
+  const step = one => Math.ceil(250 * (at(one) - first) / Math.max(1, last - first));
   let total = 0;
   const steps = new Map();  // a line under the pointer for each of at most 250 steps in time
   for (const one of [...stats.snapshots].reverse()) {
     const before = steps.get(step(one)) ?? {commits: 0, added: 0};
     const commits = before.commits + 1, added = before.added + Number(one.new_bytes);
     total += Number(one.new_bytes);
-    steps.set(step(one), {commits, added, flushed_at: one.flushed_at, shown_at: time(one.flushed_at),
+    steps.set(step(one), {commits, added, flushed_at: drawable(one.flushed_at), shown_at: time(one.flushed_at),
       shown_message: (commits > 1 ? `${count(commits)} commits, at last: ` : "") + firstLine(one.message).slice(0, 120),
       shown_new: size(added), shown_total: size(total)});
   }
   const snapshots = [...steps.values()];
   const growth = stats.growth.map(({id, path, new_bytes}) =>
-    ({path: path === null ? null : clean(path), new_bytes, flushed_at: byId.get(id).flushed_at}));
+    ({path: path === null ? null : clean(path), new_bytes,
+      flushed_at: drawable(byId.get(id).flushed_at)}));
   if (growth.length) {
     // The last commit shows its bytes only if the area goes on after it.
     const end = new Date(last + ((last - first) / 40 || 1000));
@@ -403,7 +408,7 @@ function drawOperations() {
   section.hidden = opsLog === null;
   if (opsLog === null) return;
   const kinds = new Set(opsLog.updates.map(one => one.kind));
-  const updates = opsLog.updates.map(({kind, updated_at}) => ({kind, updated_at}));
+  const updates = opsLog.updates.map(({kind, updated_at}) => ({kind, updated_at: drawable(updated_at)}));
   const drawn = chartOrNote(section, updates.length,
     target => chart(target, "operations", {updates}, spec => { spec.height = 26 * kinds.size; }),
     "The ops log is empty.");
