@@ -14,12 +14,12 @@ from functools import partial
 
 from icectl.cli.context import CommandContext
 from icectl.cli.failures import InterruptionError, describe_failure
-from icectl.cli.maintenance_lock import lock_name, maintenance_lock
 from icectl.cli.maintenance_policy import MAX_DELETE, OLDER_THAN, MaintenanceTable
 from icectl.cli.terminal import log_subject
 from icectl.errors import IcectlError, Remedy
 from icectl.model.redaction import redact_location
 from icectl.ops.maintain import MaintenanceResult, RepositoryMaintenance, maintain, report_result
+from icectl.ops.maintenance_lock import lock_name, maintenance_lock
 from icectl.ops.metrics import RepositoryMetrics, measure_metrics
 from icectl.pipeline.progress import Counter, Progress
 from icectl.render.gc import render_notes

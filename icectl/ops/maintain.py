@@ -57,6 +57,10 @@ LEAVES_VALIDATION = (
 """Failures after which the repository can still be read."""
 
 
+class _GcFailedError(Exception):
+    """gc, planned before the first change of another step, failed because of `__cause__`."""
+
+
 @dataclass(frozen=True, slots=True)
 class BranchRule:
     match: tuple[str, ...]
@@ -236,7 +240,8 @@ def maintain(
     steps = policy.changes
     for step in sorted(steps, key=lambda step: step != "gc") if result.dry_run else steps:
         if closed or result.failure is not None:
-            result.skipped_steps.append(SkippedStep(step, closed or _after(result)))
+            if step != result.failed_step:
+                result.skipped_steps.append(SkippedStep(step, closed or _after(result)))
         else:
             work = partial(CHANGES[step], storage, policy, result, progress)
             _try(result, step, work, progress)
@@ -257,6 +262,10 @@ def _try(
                 f"the time limit expired before the step {step}", hint=Remedy("continue-later")
             )
         work()
+    except _GcFailedError as error:
+        assert isinstance(error.__cause__, Exception)
+        result.failed_step, result.failure = "gc", error.__cause__
+        result.skipped_steps.append(SkippedStep(step, _after(result)))
     except Exception as error:
         if result.failure is None:
             result.failed_step, result.failure = step, error
@@ -309,7 +318,11 @@ def _check(
     The versions that `expire` releases may be the last ones that are whole.
     """
     if policy.gc is not None and not result.is_checked and not result.dry_run:
-        plan_run(storage, replace(policy.gc, max_delete=None, backups_older_than=None), progress)
+        options = replace(policy.gc, max_delete=None, backups_older_than=None)
+        try:
+            plan_run(storage, options, progress)
+        except Exception as error:
+            raise _GcFailedError from error
         result.is_checked = True
 
 

@@ -18,7 +18,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from icectl.checks.rules import RULES
-from icectl.cli.maintenance_lock import lock_name
+from icectl.ops.maintenance_lock import lock_name
 from icectl.storage.local import LocalStorage
 from tests.cli.terminals import Terminal
 from tests.command_line import Icectl, Outcome
