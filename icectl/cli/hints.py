@@ -117,6 +117,8 @@ HINTS = {
     "expire-without-logs": "rebuild the logs with `icectl repair`, or use only --older-than",
     "check-keep-rules": "no snapshot matches any rule; check the globs and `icectl log --all`",
     "give-expire-policy": "give --older-than, or rules such as --keep-last 10 --keep-daily 30",
+    # maintain
+    "wait-for-maintenance": "try again later, or wait for it with --wait 1h",
     # validate
     "list-rules": "list the rules with `icectl validate --explain all`",
     "write-baseline": "create one with `icectl validate --write-baseline FILE`",

@@ -112,8 +112,7 @@ def _take(file: int, progress: Progress, wait_seconds: float) -> None:
             if _try_lock(file):
                 return
     raise BusyError(
-        "another process is maintaining this repository",
-        hint="try again later, or wait for it with --wait 1h",
+        "another process is maintaining this repository", hint=Remedy("wait-for-maintenance")
     )
 
 

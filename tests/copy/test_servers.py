@@ -87,7 +87,8 @@ def test_kill_and_resume(s3: S3Server, version: int, tmp_path: Path) -> None:
         for _ in range(4):
             kill_copy(source, target)
             try:
-                found = open_repository(target).branches()
+                # seaweedfs stores an empty file for an upload that was cut.
+                found = open_repository(target, ignore_cut_uploads=True).branches()
             except RepositoryNotFoundError:
                 found = None
             # Spec version 1 has a file for each ref.

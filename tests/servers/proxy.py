@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
+from tests.patience import PATIENCE_SECONDS
+
 
 @dataclass
 class Faults:
@@ -35,6 +37,8 @@ class Faults:
     ignored_header: bytes = b""
     """In lower case; the server does not get to see it."""
     delay: float = 0.0
+    gather: int = 0
+    """Requests wait until so many have been under way together."""
     lost: int = 0
     refused: int = 0
     cut: int = 0
@@ -45,6 +49,7 @@ class Faults:
     """The request line and the headers of all requests, whatever their method."""
     _count: Iterator[int] = field(default_factory=lambda: itertools.count(1), repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _gathered: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def next_fault(self, method: str) -> str | None:
         if method not in self.methods:
@@ -70,6 +75,10 @@ class Faults:
             self._under_way += counted
             if counted:
                 self.in_flight.append(self._under_way)
+            if self._under_way >= self.gather:
+                self._gathered.set()
+        if counted and self.gather:
+            self._gathered.wait(PATIENCE_SECONDS)
         try:
             yield
         finally:

@@ -60,6 +60,7 @@ from icectl.repository.state_changes import keep_encodings, updates_of
 from icectl.repository.update import update_repo
 from icectl.storage.contract import Storage
 
+ATTEMPTS = 5
 _DIRECTORIES = {
     *(STANDARD.refs, STANDARD.snapshots, STANDARD.manifests, STANDARD.chunks),
     *(STANDARD.transactions, STANDARD.attributes),
@@ -435,17 +436,20 @@ def _replace(storage: Storage, path: str, before: bytes | None, after: bytes) ->
     """Write `repo` or a ref file; `ConflictError` if another writer changed it.
 
     A killed copy leaves tags in a place that is not a repository yet, and on some servers an empty
-    file: what is there already is not a change by others.
+    file: what is there already is not a change by others. Its last request may even arrive now,
+    so a lost race is looked at again.
     """
     with suppress(PreconditionFailedError):
         if before is None:
             storage.put_if_absent(path, after)
             return
-    with suppress(PreconditionFailedError, ObjectNotFoundError):
-        found = storage.read_versioned(path)
-        if found.data in (before, b""):
+    for _ in range(ATTEMPTS):
+        with suppress(PreconditionFailedError, ObjectNotFoundError):
+            found = storage.read_versioned(path)
+            if found.data == after:
+                return
+            if found.data not in (before, b""):
+                break
             storage.put_if_match(path, after, found.version)
-            return
-        if found.data == after:
             return
     raise ConflictError(f"{path} was changed by somebody else meanwhile", hint=Remedy("copy-again"))
