@@ -75,7 +75,7 @@ class Faults:
             self._under_way += counted
             if counted:
                 self.in_flight.append(self._under_way)
-            if self._under_way >= self.gather:
+            if 0 < self.gather <= self._under_way:
                 self._gathered.set()
         if counted and self.gather:
             self._gathered.wait(PATIENCE_SECONDS)
