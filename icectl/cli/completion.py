@@ -126,7 +126,7 @@ BY_METAVAR: dict[str | None, Completer] = {
     "DIRECTORY": _completer(lambda _ctx, word: _paths(word, directories_only=True)),
     "FLAG": _completer(lambda *_: import_module("icectl.model.repo").FEATURE_FLAGS.values()),
     "CONFIG_KEY": _completer(lambda *_: import_module("icectl.ops.config_keys").KEYS),
-    "CODE": _completer(lambda *_: [*import_module("icectl.checks.rules").RULES, "all"]),
+    "CODE": _completer(lambda *_: [*import_module("icectl.checks.rules").catalogue(), "all"]),
     "OP": _completer(_operations),
     "KIND": _completer(lambda *_: import_module("icectl.ops.ops_log").KINDS),
     "KINDS": _completer(lambda *_: ("snapshots", "transaction_logs", "manifests", "chunks")),

@@ -24,7 +24,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from icectl.cli.hints import shell_argument
 from icectl.cli.locations import Location
 from icectl.errors import IcectlError, RefNotFoundError, RefusedError, UsageError
 
@@ -116,6 +115,8 @@ def find_repository(config: ConfigFile, name: str) -> Location:
 def add_repository(config: ConfigFile, name: str, location: Location) -> None:
     """Append the repository to the file; raise `RefusedError` if the name is in use."""
     import tomlkit
+
+    from icectl.cli.hints import shell_argument
 
     if name in config.repositories:
         raise RefusedError(

@@ -18,7 +18,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
-from icectl.checks.rules import RULES
+from icectl.checks.rules import catalogue
 from icectl.errors import Hint, IcectlError, RefusedError, Remedy, RepositoryNotFoundError
 from icectl.java import find_java, why_no_java
 from icectl.ops.repair.repo_file import plan_settings
@@ -238,7 +238,7 @@ def _check_repairs(repository: Repository, hint: Hint) -> Check:
         return Check("repair", "failed", error.message, error.hint)
     if not steps:
         return Check("repair", "ok", "not needed")
-    broken = [RULES[code] for step in steps for code, _ in step.mends]
+    broken = [catalogue()[code] for step in steps for code, _ in step.mends]
     failed = any(rule.severity == "error" for rule in broken)
     faults = "; ".join(f"{rule.title} ({rule.code})" for rule in broken)
     return Check("repair", "failed" if failed else "warning", faults, hint)

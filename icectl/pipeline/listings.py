@@ -15,14 +15,16 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from icectl.pipeline.id_columns import BLOCK, IdSet, decode_names, join, sort_order
+from icectl.pipeline.id_columns import IdSet, decode_names, join, sort_order
 from icectl.pipeline.objects import Garbage, ObjectKind
 from icectl.pipeline.progress import Counter, Progress
+from icectl.storage.bounded import map_on_threads
 from icectl.storage.contract import WHOLE_DIRECTORY, ListingShard, Storage
 from icectl.storage.sharded_listing import list_columns_sharded
 
 SECONDS_BETWEEN_LOOKS = 0.1
 GONE = (-1, -1)
+STATS_PER_CALL = 4096
 
 Times = NDArray[np.int64]
 
@@ -166,15 +168,20 @@ def read_candidates(
     directory = listing.kind.directory
     size = np.empty(len(ids), np.int64)
     created_at = np.empty(len(ids), np.int64)
+
+    def read(start: int) -> int:
+        names = ids[np.arange(start, min(start + STATS_PER_CALL, len(ids)))].to_names()
+        found = [pair or GONE for pair in storage.read_sizes_and_times(directory, names)]
+        block = slice(start, start + len(names))
+        size[block], created_at[block] = zip(*found, strict=True)
+        return len(names)
+
+    # On two threads, because half of the time is spent in the file system.
+    calls = map_on_threads(read, range(0, len(ids), STATS_PER_CALL), workers=2, ahead=3)
     with progress.phase(f"reading times of {directory}", len(ids), "objects") as counter:
-        for start in range(0, len(ids), BLOCK):
+        for count in calls:
             progress.check_time()
-            names = ids[np.arange(start, min(start + BLOCK, len(ids)))].to_names()
-            found = [pair or GONE for pair in storage.read_sizes_and_times(directory, names)]
-            size[start : start + len(names)], created_at[start : start + len(names)] = zip(
-                *found, strict=True
-            )
-            counter.advance(len(names))
+            counter.advance(count)
     return Garbage(listing.kind, ids, size, created_at)[size >= 0]
 
 

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from xml.etree import ElementTree
 
 from icectl import __version__
-from icectl.checks.rules import Rule, Severity
+from icectl.checks.rules import Description, Severity
 from icectl.ops.validate.report import Finding, ValidateResult
 from icectl.render.text import escape_commands, escape_controls, format_count
 
@@ -23,7 +23,7 @@ _GITHUB_COMMANDS = {"error": "error", "warning": "warning", "info": "notice"}
 _FORBIDDEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")
 
 
-def render_junit(result: ValidateResult, rules: Iterable[Rule], fail_on: Severity) -> str:
+def render_junit(result: ValidateResult, rules: Iterable[Description], fail_on: Severity) -> str:
     """Return one test case per rule.
 
     A rule fails if its findings make the run fail; other findings are its output.
@@ -73,7 +73,7 @@ def _clean(text: str) -> str:
     return _FORBIDDEN.sub("�", text)
 
 
-def render_sarif(result: ValidateResult, rules: Iterable[Rule]) -> str:
+def render_sarif(result: ValidateResult, rules: Iterable[Description]) -> str:
     catalogue = list(rules)
     places = {rule.code: place for place, rule in enumerate(catalogue)}
     driver = {

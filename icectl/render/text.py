@@ -14,13 +14,10 @@ import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 
-_UNSAFE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
-)
+# `re` compiles these patterns when they are first used, which most texts do not need.
+_UNSAFE = "[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]"
 _HIDDEN = "\u00ad\u200b-\u200f\u2060-\u2064\ufeff"
-_WORKFLOW_COMMAND = re.compile(
-    rf"^([\s{_HIDDEN}]*):(?=[{_HIDDEN}]*:)|#(?=[{_HIDDEN}]*#[{_HIDDEN}]*\[)"
-)
+_WORKFLOW_COMMAND = rf"^([\s{_HIDDEN}]*):(?=[{_HIDDEN}]*:)|#(?=[{_HIDDEN}]*#[{_HIDDEN}]*\[)"
 """GitHub's runner finds commands after `##[` anywhere in a line, and after `::` at its start.
 
 Its comparison depends on the locale and may ignore invisible characters.
@@ -32,7 +29,7 @@ def escape_controls(text: str) -> str:
     """Return the text on one line, with control characters as escapes."""
     if text.isascii() and text.isprintable():
         return text
-    return _UNSAFE.sub(_escape, text)
+    return re.sub(_UNSAFE, _escape, text)
 
 
 def message_lines(text: str) -> list[str]:
@@ -49,8 +46,10 @@ def escape_commands(line: str) -> str:
     """Return a line that GitHub's runner does not interpret as a command."""
     if "::" not in line and "##[" not in line and line.isascii():
         return line
-    return _WORKFLOW_COMMAND.sub(
-        lambda match: "\\x23" if match[0] == "#" else f"{match[1]}\\x3a", line
+    return re.sub(
+        _WORKFLOW_COMMAND,
+        lambda match: "\\x23" if match[0] == "#" else f"{match[1]}\\x3a",
+        line,
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Iterator
 
-from icectl.checks.rules import Rule, Severity
+from icectl.checks.rules import Description, Severity
 from icectl.ops.validate.report import Finding, RuleSummary, ValidateResult
 from icectl.render.blocks import Block, Column, Role, Table
 from icectl.render.text import format_count, format_counts, join_first
@@ -76,7 +76,7 @@ def render_finding(finding: Finding) -> Iterator[Block]:
         yield f"    reached by {shown}{last if finding.severity == 'error' else ''}"
 
 
-def render_rules(rules: Iterable[Rule]) -> Iterator[Block]:
+def render_rules(rules: Iterable[Description]) -> Iterator[Block]:
     """Render one rule in full, or several rules as a table."""
     found = list(rules)
     if len(found) > 1:

@@ -134,15 +134,16 @@ def main() -> int:
     for current in chosen:
         print(f"running {current.name}", file=sys.stderr, flush=True)
         results.append(measure(current, SCALES[options.scale], options.rounds))
+        # After each job, so that an interrupted run loses only one.
+        document = {
+            "scale": options.scale,
+            "rounds": options.rounds,
+            "python": platform.python_version(),
+            "results": results,
+        }
+        options.json.parent.mkdir(parents=True, exist_ok=True)
+        options.json.write_text(json.dumps(document, indent=2) + "\n")
     print_table(results)
-    document = {
-        "scale": options.scale,
-        "rounds": options.rounds,
-        "python": platform.python_version(),
-        "results": results,
-    }
-    options.json.parent.mkdir(parents=True, exist_ok=True)
-    options.json.write_text(json.dumps(document, indent=2) + "\n")
     return 0 if all(result["ok"] for result in results) else 1
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from icectl import __version__
-from icectl.checks.rules import RULES
+from icectl.checks.rules import catalogue
 from icectl.cli.app import COMMANDS, GROUPS, load, own_parameters, root, subcommands
 from icectl.cli.exit_codes import EXIT_CODES
 from icectl.cli.options import CommonOptions
@@ -163,7 +163,7 @@ def _policy_keys(_: str) -> Iterator[str]:
 
 def _rules(prefix: str) -> Iterator[str]:
     """The rules whose codes begin so, as `validate --explain` shows them."""
-    for rule in RULES.values():
+    for rule in catalogue().values():
         if rule.code.startswith(prefix):
             title = f"{rule.title} ({rule.severity}, {rule.level_name})"
             yield f"**{rule.code}** {title}\n: {rule.explanation}"

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from icectl.checks.rules import RULES
+from icectl.checks.rules import catalogue
 from icectl.ops.maintenance_lock import lock_name
 from icectl.storage.local import LocalStorage
 from tests.cli.terminals import Terminal
@@ -180,7 +180,7 @@ def test_text_for_a_mail(process: Icectl, config: Config) -> None:
     assert line.startswith("broken: not done")
     assert any("-r broken" in line for line in lines)
     (line,) = (line for line in lines if line.startswith("    ICE0001 "))
-    assert RULES["ICE0001"].title in line
+    assert catalogue()["ICE0001"].title in line
     assert "1 of 2 repositories done" in lines
     assert "\x1b" not in outcome.out
 

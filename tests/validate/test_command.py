@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from icectl.checks.rules import RULES
+from icectl.checks.rules import catalogue
 from icectl.ops.gc.safeguards import read_known_missing
 from icectl.ops.validate.run import ValidateOptions, validate
 from icectl.storage.local import LocalStorage
@@ -55,7 +55,7 @@ def test_many_findings_are_summed_up(icectl: Icectl, tmp_path: Path) -> None:  #
     assert list(summary) == ["ICE0201", "ICE0211"]
     group = summary["ICE0201"]
     assert (group["severity"], group["count"]) == ("error", 12)
-    assert (group["title"], group["common"]) == (RULES["ICE0201"].title, "transactions/")
+    assert (group["title"], group["common"]) == (catalogue()["ICE0201"].title, "transactions/")
     assert group["likely_cause"]
     # The text shows the same group.
     text = icectl("validate", "-r", str(where)).out
@@ -323,7 +323,7 @@ def test_sarif(icectl: Icectl, hurt: Path, tmp_path: Path) -> None:  # noqa: F81
     icectl("validate", "-r", str(hurt), "--level", "chunks", "--sarif", str(file))
     (run,) = json.loads(file.read_text())["runs"]
     rules = run["tool"]["driver"]["rules"]
-    assert [rule["id"] for rule in rules] == list(RULES)
+    assert [rule["id"] for rule in rules] == list(catalogue())
     (result,) = run["results"]
     assert rules[result["ruleIndex"]]["id"] == result["ruleId"] == "ICE0401"
     assert result["level"] == "error"
@@ -340,10 +340,10 @@ def test_github(icectl: Icectl, hurt: Path) -> None:  # noqa: F811
 
 def test_explain(icectl: Icectl) -> None:  # noqa: F811
     [rule] = icectl("validate", "--explain", "ice0401", "--json").document["rules"]
-    assert rule["title"] == RULES["ICE0401"].title
-    assert rule["explanation"] == RULES["ICE0401"].explanation
+    assert rule["title"] == catalogue()["ICE0401"].title
+    assert rule["explanation"] == catalogue()["ICE0401"].explanation
     every = icectl("validate", "--explain", "all", "--json").document["rules"]
-    assert [rule["code"] for rule in every] == list(RULES)
+    assert [rule["code"] for rule in every] == list(catalogue())
     assert icectl("validate", "--explain", "ICE9999").code == 2
 
 

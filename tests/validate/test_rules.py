@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from icectl.checks.rules import RULES, Level
+from icectl.checks.rules import Level, catalogue
 from icectl.errors import FormatError
 from icectl.format.repo import decode_raw_repo
 from icectl.model.ids import SnapshotId
@@ -75,7 +75,7 @@ def relocated(where: Path, p: Patient, original: Path) -> None:
 
 def test_every_rule_has_its_damage() -> None:
     of_object_stores = {"ICE0023"}  # see test_servers
-    assert DAMAGES.keys() | DAMAGES_V1.keys() | of_object_stores == RULES.keys()
+    assert DAMAGES.keys() | DAMAGES_V1.keys() | of_object_stores == catalogue().keys()
 
 
 @pytest.mark.parametrize("spec_version", [1, 2])
@@ -89,7 +89,7 @@ def test_nothing_is_found_in_a_whole_repository(
 def test_damage_is_found(code: str, whole: Path, tmp_path: Path) -> None:
     where = copied_with_source(whole, tmp_path / "repo")
     patient = Patient(where)
-    if RULES[code].level is None:
+    if catalogue()[code].level is None:
         relocated(where, patient, whole)
         assert codes(where).keys() == {"ICE0604"}
         if code == "ICE0604":
@@ -98,7 +98,7 @@ def test_damage_is_found(code: str, whole: Path, tmp_path: Path) -> None:
     found = codes(where)
     assert code in found, sorted(found)
     for finding in found[code]:
-        assert finding.severity == RULES[code].severity
+        assert finding.severity == catalogue()[code].severity
         assert finding.detail
 
 

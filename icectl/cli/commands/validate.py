@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from icectl.checks.decoding import check_decoding_possible
-from icectl.checks.rules import RULES, Level, Rule, find_rules
+from icectl.checks.rules import Description, Level, catalogue, find_rules
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.engines import EngineOption, SparkPlace
@@ -164,10 +164,12 @@ def validate(
         write_private(write_baseline, (f"{render_json(one)}\n" for one in result.findings))
         result = limit_findings(result, max_findings)
     if junit is not None:
-        looked = [rule for rule in RULES.values() if _was_looked_at(rule, options.level, virtual)]
+        looked = [
+            rule for rule in catalogue().values() if _was_looked_at(rule, options.level, virtual)
+        ]
         write_private(junit, [render_junit(result, looked, fail_on)])
     if sarif is not None:
-        write_private(sarif, [render_sarif(result, RULES.values())])
+        write_private(sarif, [render_sarif(result, catalogue().values())])
     if known_missing is not None:
         write_private(known_missing, (f"{path}\n" for path in report.missing))
     if missing is not None:
@@ -190,5 +192,5 @@ def _parse_allowed(urls: Sequence[str], virtual: bool) -> tuple[str, ...]:
     return tuple(urls)
 
 
-def _was_looked_at(rule: Rule, level: Level, virtual: bool) -> bool:
+def _was_looked_at(rule: Description, level: Level, virtual: bool) -> bool:
     return virtual if rule.level is None else rule.level <= level

@@ -232,7 +232,7 @@ class Totals:
         )
 
     def num_chunks(self) -> int:
-        rows = sum(int(_counts(part).sum()) for part in (self._native, self._virtual))
+        rows = sum(_count(part) for part in (self._native, self._virtual))
         return rows + int(self._inline[:, 0].sum())
 
     def containers(self) -> tuple[ContainerStats, ...]:
@@ -241,8 +241,8 @@ class Totals:
         files = np.searchsorted(keys, self._files["container"])
         columns = (
             _sum_groups(virtual, self._virtual["length"], len(keys)),
-            _sum_groups(virtual, _counts(self._virtual), len(keys)),
-            _sum_groups(files, _counts(self._files, "container"), len(keys)),
+            _count_groups(virtual, self._virtual, len(keys)),
+            _count_groups(files, self._files, len(keys)),
         )
         rows = zip(*(column.tolist() for column in columns), strict=True)
         sums = dict(zip(keys.tolist(), rows, strict=True))
@@ -260,7 +260,7 @@ class Totals:
         virtual_bytes = _sum_groups(virtual["array"], virtual["length"], size)
         counts = self._inline[:, 0].copy()
         for part in (native, virtual):
-            np.add.at(counts, part["array"].astype(np.intp), _counts(part))
+            counts += _count_groups(part["array"], part, size)
         columns = (native_bytes, virtual_bytes, self._inline[:, 1], counts)
         paths = [*self._usage.array_paths, ""]
         rows = zip(paths, *(column.tolist() for column in columns), strict=True)
@@ -375,10 +375,23 @@ class Totals:
         )
 
 
-def _counts(part: Columns, column: str = "length") -> Values:
+def _counts(part: Columns) -> Values:
     """The number of chunk objects in each row."""
     counts = part.get("count")
-    return np.ones(len(part[column]), np.int64) if counts is None else counts
+    return np.ones(len(part["length"]), np.int64) if counts is None else counts
+
+
+def _count(part: Columns) -> int:
+    counts = part.get("count")
+    return len(part["length"]) if counts is None else int(counts.sum())
+
+
+def _count_groups(groups: Values, part: Columns, size: int) -> Values:
+    """The number of chunk objects in each group; a row without a count is one."""
+    counts = part.get("count")
+    if counts is None:
+        return np.bincount(groups.astype(np.intp, copy=False), minlength=size)
+    return _sum_groups(groups, counts, size)
 
 
 def _sum_groups(groups: Values, lengths: Values, size: int) -> Values:

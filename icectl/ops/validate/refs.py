@@ -48,7 +48,7 @@ from icectl.repository.writes import end_of_write
 from icectl.storage.contract import Storage
 from icectl.storage.paths import is_object_name
 
-BACKUPS_CLEARED = replace(rules.BACKUP_MISSING, severity="info")
+BACKUPS_CLEARED = replace(rules.BACKUP_MISSING, other_severity="info")
 ATTEMPTS = 5
 """To list ref files and read them all, while others delete some."""
 
