@@ -216,7 +216,8 @@ def _walk_filtered(
 
 
 def _listed(operations: Operations, number: int, entry: OpsLogEntry) -> ListedOperation:
-    obstacle, newest = operations.find_obstacle(number), operations.newest_of_write(number)
+    newest = operations.newest_of_write(number)
+    obstacle = operations.find_obstacle(newest)
     written_with = newest if newest != number else None
     return ListedOperation(entry.update, entry.target, number, obstacle, written_with)
 

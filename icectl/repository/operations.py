@@ -106,7 +106,9 @@ class Operations:
 
     def entry(self, number: int) -> Update | None:
         """None behind the oldest one that can be read."""
-        while len(self._updates) <= number and self.end is None:
+        while len(self._updates) <= number:
+            if self.end is not None:
+                return None
             update = next(self._walk, None)
             if update is None:
                 return None
@@ -117,7 +119,7 @@ class Operations:
                 newest = len(self._updates) if has_state else self._newest_of_write[-1]
                 self._newest_of_write.append(newest)
                 self._updates.append(update)
-        return self._updates[number] if number < len(self._updates) else None
+        return self._updates[number]
 
     def has_state(self, number: int) -> bool:
         """Whether a copy of the state after this entry was ever made."""
