@@ -22,10 +22,17 @@ QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 """Halves the processor time of Java: little runs long enough to be worth the better compiler."""
 MARKS = [
     pytest.mark.spark,
-    # With `--dist loadgroup`, all of them run in one process, which has the session.
-    pytest.mark.xdist_group("spark"),
     pytest.mark.skipif(not HAS_SPARK, reason="Spark needs Java and PySpark"),
 ]
+ONE_PROCESS = pytest.mark.xdist_group("spark")
+"""With `--dist loadgroup`, all of them run in one process, which has the session."""
+
+
+@pytest.hookimpl(tryfirst=True)  # before xdist reads the groups
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(ONE_PROCESS)
 
 
 @pytest.fixture(scope="session")
@@ -37,6 +44,10 @@ def event_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def spark(event_logs: Path) -> Iterator[Any]:
     from icectl.spark.session import QUIET_LOG, SparkOptions, spark_session
+
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Fails without `--dist loadgroup`: a session in each worker would only be slow, unnoticed.
+        (event_logs.parents[1] / "spark").touch(exist_ok=False)
 
     credentials = aws_environment("", ACCESS_KEY, SECRET_KEY)
     del credentials["AWS_ENDPOINT_URL"]
@@ -76,7 +87,7 @@ def spark_engine(spark: Any) -> Iterator[Engine]:
     engine.release()
 
 
-@pytest.fixture(params=["local", pytest.param("spark", marks=MARKS)])
+@pytest.fixture(params=["local", pytest.param("spark", marks=[*MARKS, ONE_PROCESS])])
 def engine(request: pytest.FixtureRequest) -> Engine:
     if request.param == "local":
         return LocalEngine()

@@ -21,7 +21,7 @@ import pytest
 from icectl.storage.local import LocalStorage
 from icectl.tables.scan import TableScan, read_table
 from tests.servers.processes import processes_below
-from tests.spark import MARKS
+from tests.spark import MARKS, ONE_PROCESS
 from tests.spark.clusters import (
     connect_server,
     spark_environment,
@@ -30,7 +30,7 @@ from tests.spark.clusters import (
     wait_until,
 )
 
-pytestmark = [*MARKS, pytest.mark.slow]
+pytestmark = [*MARKS, ONE_PROCESS, pytest.mark.slow]
 PROJECT = Path(__file__).parents[2]
 REFERENCES = 2_000_000
 

@@ -22,7 +22,7 @@ from icectl.storage.local import LocalStorage
 from tests.gc.repositories import files, live, messy_repository, now
 from tests.official import built, copied, native_refs_in_manifests
 from tests.servers.processes import processes_below
-from tests.spark import MARKS
+from tests.spark import MARKS, ONE_PROCESS
 from tests.spark.clusters import (
     connect_server,
     spark_environment,
@@ -31,7 +31,7 @@ from tests.spark.clusters import (
     wait_until,
 )
 
-pytestmark = [*MARKS, pytest.mark.slow]
+pytestmark = [*MARKS, ONE_PROCESS, pytest.mark.slow]
 PROJECT = Path(__file__).parents[2]
 REFERENCES, GARBAGE = 4000, 3000
 
