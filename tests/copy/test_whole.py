@@ -18,6 +18,7 @@ from icectl.errors import FormatError, RefusedError, UsageError
 from icectl.format.transaction_log import decode_transaction_log, encode_transaction_log
 from icectl.model.ids import SnapshotId
 from icectl.pipeline.engine import ChooseEngine
+from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
 from tests.command_line import Icectl
 from tests.copy.repositories import assert_equal, assert_sound, copy
@@ -208,6 +209,17 @@ class TestTargetsThatOthersChanged:
         assert copy(source, target, force=True).lost
         assert_equal(source, target)
         assert_sound(target)
+
+    @pytest.mark.parametrize("version", [1, 2])
+    @pytest.mark.parametrize("name", ["a", "ref.json", "ref.json.deleted"])
+    def test_deleted_tags_stay_deleted(self, name: str, version: int, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = create(source, version)
+        repo.create_tag(name, repo.lookup_branch("main"))
+        repo.delete_tag(name)
+        copy(source, target)
+        assert open_repository(LocalStorage(target)).deleted_tags() == (name,)
+        assert copy(source, target).is_up_to_date
 
     def test_a_tag_of_spec_version_1_stays_deleted(self, tmp_path: Path) -> None:
         source, target = tmp_path / "source", tmp_path / "target"

@@ -388,8 +388,10 @@ def _plan_ref_files(
         for name in branches
         if name == DEFAULT_BRANCH and not selection.has_branch(name)
     }
-    # A deletion is final in spec version 1.
-    kept |= {tag_file(name) for name in (() if target is None else target.deleted_tags())}
+    if target is not None:
+        # A deletion is final in spec version 1.
+        kept |= {tag_file(name) for name in target.deleted_tags()}
+        kept |= {_tombstone(name) for name in target.tags() if not selection.has_tag(name)}
     return _RefFileChanges(
         None if is_same else encode_config_yaml(stored),
         {
@@ -410,8 +412,12 @@ def _ref_files(repository: Repository) -> dict[str, bytes]:
     files = {tag_file(name): encode_ref(id_) for name, id_ in repository.tags().items()}
     files |= {branch_file(name): encode_ref(id_) for name, id_ in repository.branches().items()}
     for name in repository.deleted_tags():
-        files[tag_file(name).replace(REF_FILE, TOMBSTONE)] = b""
+        files[_tombstone(name)] = b""
     return files
+
+
+def _tombstone(tag: str) -> str:
+    return tag_file(tag).removesuffix(REF_FILE) + TOMBSTONE
 
 
 def _publish_v1(
