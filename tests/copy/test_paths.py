@@ -84,6 +84,23 @@ def test_life_goes_on(version: int, tmp_path: Path) -> None:
         copy(source, target, selection=INNER)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_whole_copy_becomes_a_part(version: int, tmp_path: Path) -> None:
+    """Its tags move, which no other operation does."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    groups_of_arrays(source, version)
+    copy(source, target)
+    copy(source, target, selection=INNER)
+    part = open_official(target)
+    assert (
+        nodes(part, tag="v1").keys() == nodes(part, branch="dev").keys() == {"kept", "kept/inner"}
+    )
+    assert_sound(target)
+    assert copy(source, target, selection=INNER).is_up_to_date
+    collect(target)
+    assert_sound(target)
+
+
 def test_several_paths_are_one_selection(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     groups_of_arrays(source)
