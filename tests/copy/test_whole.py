@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -295,6 +296,23 @@ class TestTargetsThatOthersChanged:
         with pytest.raises(UsageError, match=r"the source"):
             copy(source, tmp_path / place)
         assert files(source) == before
+
+    @pytest.mark.parametrize("place", ["mounted", "mounted/inside"])
+    def test_the_source_by_a_mount_is_refused(
+        self, place: str, source: Path, tmp_path: Path
+    ) -> None:
+        mounted = tmp_path / "mounted"
+        mounted.mkdir()
+        mount = ["mount", "--bind", str(source), str(mounted)]
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("only root mounts")
+        before = files(source), (source / "repo").read_bytes()
+        try:
+            with pytest.raises(UsageError):
+                copy(source, tmp_path / place)
+        finally:
+            subprocess.run(["umount", str(mounted)], check=True)
+        assert (files(source), (source / "repo").read_bytes()) == before
 
     def test_hints_name_the_source_or_the_target(
         self, source: Path, tmp_path: Path, icectl: Icectl
