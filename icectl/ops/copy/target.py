@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from icectl.errors import (
     ConflictError,
@@ -215,7 +216,13 @@ class _Known:
         past = self._read_past()[2]
         if snapshot_id in past or snapshot_id in self._derived(past):
             return True
-        return self._source.info is None and self._has_file(snapshot_id)
+        return self._source.info is None and (
+            self._has_file(snapshot_id) or snapshot_id in self._derived_of_files
+        )
+
+    @cached_property
+    def _derived_of_files(self) -> Collection[SnapshotId]:
+        return self._derived(self._source.find_snapshots("")) if self._paths else ()
 
     def _derived(self, originals: Collection[SnapshotId]) -> Collection[SnapshotId]:
         """What a copy of some paths makes of the snapshots."""
