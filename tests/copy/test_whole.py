@@ -235,6 +235,17 @@ class TestTargetsThatOthersChanged:
         assert not open_official(target).list_tags()
         assert copy(source, target).is_up_to_date
 
+    def test_a_forced_copy_deletes_tags_of_spec_version_1(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = create(source, 1)
+        copy(source, target)
+        open_official(target).create_tag("mine", repo.lookup_branch("main"))
+        with pytest.raises(RefusedError):
+            copy(source, target)
+        assert copy(source, target, force=True).lost
+        assert not open_official(target).list_tags()
+        assert copy(source, target).is_up_to_date
+
     def test_an_undone_deletion_is_followed(self, tmp_path: Path) -> None:
         source, target = tmp_path / "source", tmp_path / "target"
         repo = create(source)
@@ -339,32 +350,108 @@ class TestTargetsThatOthersChanged:
                 copy(*places)
 
 
-def test_a_target_that_collects_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the target had when the copy was planned is gone when it is published."""
-    source, target = tmp_path / "source", tmp_path / "target"
-    repo = create(source, inline_chunk_threshold_bytes=0)
-    start = repo.lookup_branch("main")
-    with commit(repo, "data") as root:
-        root.create_array("a", shape=(64,), chunks=(16,), dtype="i8", compressors=None)[:] = 7
-    tip = repo.lookup_branch("main")
-    repo.reset_branch("main", start)
-    copy(source, target)
-    repo.reset_branch("main", tip)
-    sync = LocalStorage.sync
-    collections = 0
+class TestTargetsThatChangeMeanwhile:
+    """After the copy was planned, and before it is published."""
 
-    def collect_first(storage: LocalStorage) -> None:
-        nonlocal collections
-        if not collections:
-            collections += 1
-            collect(target)
-        sync(storage)
+    @pytest.fixture
+    def meanwhile(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Callable[[Callable[[], object]], None]:
+        sync = LocalStorage.sync
 
-    monkeypatch.setattr(LocalStorage, "sync", collect_first)
+        def install(action: Callable[[], object]) -> None:
+            actions = [action]
+
+            def act_first(storage: LocalStorage) -> None:
+                if actions:
+                    actions.pop()()
+                sync(storage)
+
+            monkeypatch.setattr(LocalStorage, "sync", act_first)
+
+        return install
+
+    def test_by_a_collection(
+        self, tmp_path: Path, meanwhile: Callable[[Callable[[], object]], None]
+    ) -> None:
+        """What the target had when the copy was planned is gone."""
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = create(source, inline_chunk_threshold_bytes=0)
+        start = repo.lookup_branch("main")
+        with commit(repo, "data") as root:
+            root.create_array("a", shape=(64,), chunks=(16,), dtype="i8", compressors=None)[:] = 7
+        tip = repo.lookup_branch("main")
+        repo.reset_branch("main", start)
+        copy(source, target)
+        repo.reset_branch("main", tip)
+        done = []
+        meanwhile(lambda: done.append(collect(target)))
+        copy(source, target)
+        assert len(done) == 1
+        assert_equal(source, target)
+        assert_sound(target)
+
+    @pytest.mark.parametrize("force", [False, True])
+    @pytest.mark.parametrize("version", [1, 2])
+    def test_by_a_commit(
+        self,
+        version: int,
+        force: bool,
+        tmp_path: Path,
+        meanwhile: Callable[[Callable[[], object]], None],
+    ) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = linear_history(source, 2, version)
+        copy(source, target)
+        with commit(repo, "more") as root:
+            root.attrs["x"] = 1
+
+        def commit_there() -> None:
+            with commit(open_official(target), "on the copy") as root:
+                root.attrs["y"] = 1
+
+        meanwhile(commit_there)
+        if not force:
+            with pytest.raises(RefusedError):
+                copy(source, target)
+            assert next(open_official(target).ancestry(branch="main")).message == "on the copy"
+            return
+        assert len(copy(source, target, force=True).lost) == 1
+        assert_equal(source, target)
+        assert_sound(target)
+
+    def test_by_its_status(
+        self,
+        source: Path,
+        tmp_path: Path,
+        icectl: Icectl,
+        meanwhile: Callable[[Callable[[], object]], None],
+    ) -> None:
+        target = tmp_path / "target"
+        copy(source, target)
+        with commit(open_official(source), "more") as root:
+            root.attrs["x"] = 1
+        meanwhile(lambda: run(["status", "set", "read-only", "-r", str(target)], {}))
+        refused = icectl("copy", str(source), str(target))
+        assert refused.code == 16
+        assert str(target) in refused.err and str(source) not in refused.err
+
+
+def test_a_target_that_is_older_than_its_backups(
+    source: Path, tmp_path: Path, icectl: Icectl
+) -> None:
+    target = tmp_path / "target"
     copy(source, target)
-    assert collections == 1
-    assert_equal(source, target)
-    assert_sound(target)
+    old = (target / "repo").read_bytes()
+    for number in range(2):
+        with commit(open_official(source), "more") as root:
+            root.attrs["x"] = number
+        copy(source, target)
+    (target / "repo").write_bytes(old)
+    damaged = icectl("copy", str(source), str(target))
+    assert damaged.code == 13
+    assert f"`icectl repair -r {target}`" in damaged.err and str(source) not in damaged.err
+    assert (target / "repo").read_bytes() == old
 
 
 class TestDamagedSources:

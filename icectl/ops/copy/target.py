@@ -82,10 +82,7 @@ def open_target(storage: Storage, source: Storage) -> Repository | None:
     except RepositoryNotFoundError:
         pass
     except FormatError as error:
-        raise FormatError(
-            f"the target {storage.location} is damaged: {error}",
-            hint=Remedy("repair-target", {"location": storage.location}),
-        ) from None
+        raise _damaged(storage, error) from None
     for name in storage.list_directories(""):
         if name == BACKUPS:
             raise RefusedError(
@@ -98,6 +95,13 @@ def open_target(storage: Storage, source: Storage) -> Repository | None:
                 hint="copy to a place of its own",
             )
     return None
+
+
+def _damaged(target: Storage, error: FormatError) -> FormatError:
+    return FormatError(
+        f"the target {target.location} is damaged: {error}",
+        hint=Remedy("repair-target", {"location": target.location}),
+    )
 
 
 def check_target_online(target: Repository) -> None:
@@ -324,38 +328,48 @@ def publish(
     target: Repository | None,
     selection: Selection,
     known: Collection[SnapshotId],
+    lost: list[str],
     *,
     force: bool,
-) -> None:
+) -> list[str]:
     """Make the copied objects a repository, by one conditional write (in spec version 2).
 
-    `ConflictError` if the target no longer has all of the `known` snapshots, whose objects were
-    not copied.
+    Returns what that lost: `lost`, unless others changed the target meanwhile. `ConflictError` if
+    the target no longer has all of the `known` snapshots, whose objects were not copied.
     """
     storage.sync()
     if state.info is None:
         _publish_v1(state, storage, target, selection)
-        return
+        return lost
     if target is None:
         storage.ensure_conditional_writes()
         storage.ensure_conditional_creates()
         _replace(storage, REPO_PATH, None, encode_repo(state.info))
-        return
+        return lost
     info = state.info
     relied_on = {*known} & {*ids_of(info.snapshots)}
 
     def change(before: RepoInfo) -> Edited:
+        nonlocal lost
+        found = repository_at(storage, before)
+        check_target_online(found)
         if relied_on - {*ids_of(before.snapshots)}:
             raise ConflictError(
                 f"{storage.location} released snapshots meanwhile", hint=Remedy("copy-again")
             )
+        lost = find_lost(source, selection, found)
         if not force:
-            check_lost(find_lost(source, selection, repository_at(storage, before)), storage)
+            check_lost(lost, storage)
         after = merge(info, before, selection)
         entries = _entries(before, after)
         return (after, entries) if entries else (before, ())
 
-    update_repo(storage, change)
+    try:
+        # The status is checked here, for a hint that names the target.
+        update_repo(storage, change, whatever_status=True)
+    except FormatError as error:
+        raise _damaged(storage, error) from None
+    return lost
 
 
 def check_lost(lost: list[str], storage: Storage) -> None:
@@ -399,11 +413,14 @@ def _plan_ref_files(
         # A deletion is final in spec version 1.
         kept |= {tag_file(name) for name in target.deleted_tags()}
         kept |= {_tombstone(name) for name in target.tags() if not selection.has_tag(name)}
+    # Without --force, the source has deleted these tags.
+    deleted_tags = set() if target is None else target.tags().keys() - state.tags().keys()
+    wanted = _ref_files(state) | {_tombstone(name): b"" for name in deleted_tags}
     return _RefFileChanges(
         None if is_same else encode_config_yaml(stored),
         {
             path: data
-            for path, data in _ref_files(state).items()
+            for path, data in wanted.items()
             if there.get(path) != data and path not in kept
         },
         {
