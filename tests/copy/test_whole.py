@@ -437,6 +437,28 @@ class TestTargetsThatChangeMeanwhile:
         assert str(target) in refused.err and str(source) not in refused.err
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_full_disk(version: int, tmp_path: Path, icectl: Icectl) -> None:
+    """Nothing is published; the next copy finishes."""
+    source, disk = tmp_path / "source", tmp_path / "disk"
+    linear_history(source, 3, version)
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root mounts")
+    try:
+        failed = icectl("copy", str(source), str(disk / "target"), "--json")
+        assert (failed.code, failed.error["kind"]) == (14, "storage")
+        assert failed.error["hint"]
+        assert not (disk / "target" / "repo").exists() and not (disk / "target" / "refs").exists()
+        subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
+        assert icectl("copy", str(source), str(disk / "target")).code == 0
+        assert_equal(source, disk / "target")
+        assert_sound(disk / "target")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
 def test_a_target_that_is_older_than_its_backups(
     source: Path, tmp_path: Path, icectl: Icectl
 ) -> None:
