@@ -142,5 +142,6 @@ def test_refusals(tmp_path: Path, icectl: Icectl) -> None:
     words = ("copy", str(source), str(target), "--path", "kept/")
     assert icectl(*words, "--shallow", "1").code == 2
     assert icectl(*words, "--engine", "spark").code == 2
+    assert icectl("copy", str(source), str(target), "--path", "").code == 2
     assert not target.exists()
     assert icectl(*words).code == 0

@@ -622,6 +622,9 @@ class TestCommand:
         assert icectl("copy", str(source), target, "--force").code == 0
         assert icectl("copy", str(tmp_path / "none"), target).code == 10
         assert icectl("copy", str(source), str(source)).code == 2
+        for words in (("", target), (str(source), "")):
+            empty = icectl("copy", *words)
+            assert empty.code == 2 and "--repo" not in empty.err
 
     def test_hints_name_options_that_exist(
         self, source: Path, tmp_path: Path, icectl: Icectl
