@@ -42,7 +42,7 @@ def find_location(
     if named:
         return resolve_location(named, options, environ)
     if repo == "":
-        raise UsageError("--repo is empty", hint="give a path, a URL or a name")
+        raise UsageError("the location is empty", hint="give a path, a URL or a name")
     here = working_directory()
     directory = next(filter(is_repository_directory, (here, *here.parents)), None)
     if directory is None:

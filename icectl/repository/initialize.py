@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from pathlib import Path
 
 from icectl.errors import FormatError, PreconditionFailedError, RefusedError, Remedy, UsageError
 from icectl.format.config import encode_config_yaml
@@ -78,22 +79,32 @@ def check_not_bucket_root(storage: Storage) -> None:
 
 
 def check_apart(target: Storage, source: Storage) -> None:
-    """`UsageError` if one of them is in the other, also by a link or `..` in a path."""
-    there, here = (_resolve(one.location) for one in (target, source))
-    if not (there.startswith(here) or here.startswith(there)) or target.server != source.server:
+    """`UsageError` if one of them is in the other, also by a link, a mount or `..` in a path."""
+    there, here = target.location, source.location
+    below, above = _is_within(there, here), _is_within(here, there)
+    if not (below or above) or target.server != source.server:
         return
-    if there == here:
-        problem = f"the target {target.location} is the source itself"
-    elif there.startswith(here):
-        problem = f"the target {target.location} is inside of the source"
+    if below and above:
+        problem = f"the target {there} is the source itself"
+    elif below:
+        problem = f"the target {there} is inside of the source"
     else:
-        problem = f"the source {source.location} is inside of the target"
+        problem = f"the source {here} is inside of the target"
     raise UsageError(problem, hint="choose a target beside the source")
 
 
-def _resolve(location: str) -> str:
-    path = location if "://" in location else os.path.realpath(location)
-    return f"{path.rstrip('/')}/"
+def _is_within(inner: str, outer: str) -> bool:
+    if "://" in inner or "://" in outer:
+        return f"{inner.rstrip('/')}/".startswith(f"{outer.rstrip('/')}/")
+    path = Path(os.path.realpath(inner))
+    return any(_is_same_directory(one, outer) for one in (path, *path.parents))
+
+
+def _is_same_directory(one: Path, other: str) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:  # missing, or unreadable
+        return one == Path(os.path.realpath(other))
 
 
 def _initialize_v2(

@@ -74,6 +74,8 @@ def _problems(updates: Sequence[UpdateType], before: State, after: State) -> Ite
     branches: dict[str, SnapshotId | None] = {}
     tags: dict[str, SnapshotId | None] = {}
     added: set[SnapshotId] = set()
+    # A copy that moves a tag deletes and creates it.
+    deleted_tags = {update.name for update in updates if isinstance(update, TagDeletedUpdate)}
     for update in updates:
         if not isinstance(update, _OF_AN_UNDO):
             yield f"a {update.kind} operation was written together with others"
@@ -91,9 +93,10 @@ def _problems(updates: Sequence[UpdateType], before: State, after: State) -> Ite
                 yield from _check_ref("branch", name, previous, before.branches)
             case TagCreatedUpdate(name):
                 tags[name] = after.tags.get(name)
-                yield from _check_ref("tag", name, None, before.tags)
+                if name not in deleted_tags:
+                    yield from _check_ref("tag", name, None, before.tags)
             case TagDeletedUpdate(name, previous):
-                tags[name] = None
+                tags.setdefault(name, None)
                 yield from _check_ref("tag", name, previous, before.tags)
             case _:
                 pass

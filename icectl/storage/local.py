@@ -477,11 +477,12 @@ class LocalStorage(Storage):
         if missing and done != "written":
             return ObjectNotFoundError(path)
         reason = (error.strerror or str(error)).lower()
-        denied = isinstance(error, PermissionError)
-        return StorageError(
-            f"{self._root / path} cannot be {done}: {reason}",
-            hint="check owner and mode of the file and its directory" if denied else None,
-        )
+        hint = None
+        if isinstance(error, PermissionError):
+            hint = "check owner and mode of the file and its directory"
+        elif error.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = "free some space there, then run it again"
+        return StorageError(f"{self._root / path} cannot be {done}: {reason}", hint=hint)
 
 
 def _digest(data: bytes) -> Version:

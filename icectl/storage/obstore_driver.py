@@ -2,8 +2,8 @@
 
 Its own retries are off: a lost response to a conditional put would come back as a false conflict.
 Its errors carry the status and the body of a response only in their text. It cannot express every
-key that exists (an empty component such as in `a//b`, a `/` at the beginning or the end), and its
-threads do not survive a fork: `fallback` serves those cases.
+key that exists (an empty component such as in `a//b`, a `/` at the beginning or the end, a control
+character), and its threads do not survive a fork: `fallback` serves those cases.
 """
 
 from __future__ import annotations
@@ -64,6 +64,8 @@ WRONG_REGION = (
     "AuthorizationHeaderMalformed",
     "IllegalLocationConstraintException",
 )
+LIST = "list"
+"""The request of which only the rest of one listing is left to the fallback."""
 RETRY_CONFIG: Any = {"max_retries": 0}
 
 _STATUS = re.compile(r"status code: (\d{3})([^:\n]*)(?:: (.*?))?(?:\n\nDebug source|\Z)", re.DOTALL)
@@ -75,7 +77,9 @@ _JSON_MESSAGE = re.compile(r'"message": *"([^"]*)"')
 _CONNECT = re.compile(r"kind: Connect,")
 _REASON = re.compile(r'(?:message|error): "([^"]*)"')
 _IN_TRANSIT = re.compile(r"HTTP error|reqwest::|hyper::|error decoding response body")
-_INVALID_KEY = re.compile(r"contained empty path segment|invalid path|illegal character")
+_INVALID_KEY = re.compile(
+    "contained empty path segment|invalid path|illegal character|Expected string path"
+)
 _URL = re.compile(r"https?://\S+")
 
 _started_in: int | None = None
@@ -154,6 +158,11 @@ class ObstoreStorage(ObjectStore):
                 logger.info("the bucket is in another region, which fsspec finds")
                 self._is_left_to_fallback = True
                 raise RequestFailure(301, WRONG_REGION[0], retryable=True) from None
+            is_unusable = isinstance(failure, UnusableKeyError)
+            if self.fallback is not None and is_unusable and what != LIST:
+                logger.info("%r has characters that only fsspec can send", key)
+                self._is_left_to_fallback = True
+                raise RequestFailure(400, "InvalidKey", retryable=True) from None
             raise failure from None
         finally:
             logger.debug("%s %s: %.0f ms", what, key, (time.monotonic() - began) * 1000)
@@ -279,7 +288,7 @@ class ObstoreStorage(ObjectStore):
                     return_arrow=True,
                 )
             try:
-                return self._call("list", directory + after, lambda: next(stream, None))
+                return self._call(LIST, directory + after, lambda: next(stream, None))
             except RequestFailure:
                 stream = None
                 raise
@@ -330,10 +339,16 @@ class ObstoreStorage(ObjectStore):
     def _list_directories(self, directory: str) -> Iterator[str]:
         store = self._client
         prefix = directory.rstrip("/") or None
-        answer = self._request(
-            directory,
-            lambda: self._call("list", directory, lambda: store.list_with_delimiter(prefix)),
-        )
+        try:
+            answer = self._request(
+                directory,
+                lambda: self._call(LIST, directory, lambda: store.list_with_delimiter(prefix)),
+            )
+        except UnusableKeyError:
+            if self.fallback is None:
+                raise
+            yield from self.fallback._list_directories(directory)
+            return
         yield from answer["common_prefixes"]
 
     @property
@@ -373,8 +388,8 @@ class _OneRefusedError(RequestFailure):
     """One object of a bulk delete failed."""
 
 
-class UnusableKeyError(Exception):
-    """The library cannot express a listed key."""
+class UnusableKeyError(StorageError):
+    """The library cannot express a key."""
 
 
 def failure_of(error: Exception) -> Exception:

@@ -126,6 +126,27 @@ def test_refs_that_are_not_selected_keep_their_history(tmp_path: Path) -> None:
     assert_sound(target)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_tags_that_are_not_selected_stay(version: int, tmp_path: Path) -> None:
+    """Also if the source deleted them."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    repo = linear_history(source, 2, version)
+    for name in ("gone", "also"):
+        repo.create_tag(name, repo.lookup_branch("main"))
+    copy(source, target)
+    for name in ("gone", "also"):
+        repo.delete_tag(name)
+    with commit(repo, "more") as root:
+        root.attrs["x"] = 1
+    only_main = Selection(branches=("main",), tags=("also",))
+    copy(source, target, selection=only_main)
+    assert open_official(target).list_tags() == {"gone"}
+    assert copy(source, target, selection=only_main).is_up_to_date
+    assert_sound(target)
+    copy(source, target)
+    assert_equal(source, target)
+
+
 def test_unknown_refs(source: Path, tmp_path: Path) -> None:
     with pytest.raises(RefNotFoundError):
         copy(source, tmp_path / "target", selection=Selection(branches=("none",)))

@@ -84,6 +84,38 @@ def test_life_goes_on(version: int, tmp_path: Path) -> None:
         copy(source, target, selection=INNER)
 
 
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_whole_copy_becomes_a_part(version: int, tmp_path: Path) -> None:
+    """Its tags move, which no other operation does."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    groups_of_arrays(source, version)
+    copy(source, target)
+    copy(source, target, selection=INNER)
+    part = open_official(target)
+    assert (
+        nodes(part, tag="v1").keys() == nodes(part, branch="dev").keys() == {"kept", "kept/inner"}
+    )
+    assert_sound(target)
+    assert copy(source, target, selection=INNER).is_up_to_date
+    collect(target)
+    assert_sound(target)
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_branch_that_was_reset(version: int, tmp_path: Path) -> None:
+    """The original of the tip of the target is not reachable at the source any more."""
+    source, target = tmp_path / "source", tmp_path / "target"
+    repo = groups_of_arrays(source, version)
+    copy(source, target, selection=INNER)
+    repo.reset_branch("main", repo.lookup_branch("dev"))
+    with commit(repo, "instead") as root:
+        root["kept/inner"][:4] = 9
+    copy(source, target, selection=INNER)
+    part = open_official(target)
+    assert nodes(part, branch="main")["kept/inner"] == nodes(repo, branch="main")["kept/inner"]
+    assert_sound(target)
+
+
 def test_several_paths_are_one_selection(tmp_path: Path) -> None:
     source, target = tmp_path / "source", tmp_path / "target"
     groups_of_arrays(source)
@@ -110,5 +142,6 @@ def test_refusals(tmp_path: Path, icectl: Icectl) -> None:
     words = ("copy", str(source), str(target), "--path", "kept/")
     assert icectl(*words, "--shallow", "1").code == 2
     assert icectl(*words, "--engine", "spark").code == 2
+    assert icectl("copy", str(source), str(target), "--path", "").code == 2
     assert not target.exists()
     assert icectl(*words).code == 0

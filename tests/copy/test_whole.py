@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,7 @@ from icectl.errors import FormatError, RefusedError, UsageError
 from icectl.format.transaction_log import decode_transaction_log, encode_transaction_log
 from icectl.model.ids import SnapshotId
 from icectl.pipeline.engine import ChooseEngine
+from icectl.repository.open import open_repository
 from icectl.storage.local import LocalStorage
 from tests.command_line import Icectl
 from tests.copy.repositories import assert_equal, assert_sound, copy
@@ -209,6 +211,17 @@ class TestTargetsThatOthersChanged:
         assert_equal(source, target)
         assert_sound(target)
 
+    @pytest.mark.parametrize("version", [1, 2])
+    @pytest.mark.parametrize("name", ["a", "ref.json", "ref.json.deleted"])
+    def test_deleted_tags_stay_deleted(self, name: str, version: int, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = create(source, version)
+        repo.create_tag(name, repo.lookup_branch("main"))
+        repo.delete_tag(name)
+        copy(source, target)
+        assert open_repository(LocalStorage(target)).deleted_tags() == (name,)
+        assert copy(source, target).is_up_to_date
+
     def test_a_tag_of_spec_version_1_stays_deleted(self, tmp_path: Path) -> None:
         source, target = tmp_path / "source", tmp_path / "target"
         repo = create(source, 1)
@@ -219,6 +232,17 @@ class TestTargetsThatOthersChanged:
             root.attrs["x"] = 1
         copy(source, target)
         assert open_official(target).lookup_branch("main") == repo.lookup_branch("main")
+        assert not open_official(target).list_tags()
+        assert copy(source, target).is_up_to_date
+
+    def test_a_forced_copy_deletes_tags_of_spec_version_1(self, tmp_path: Path) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = create(source, 1)
+        copy(source, target)
+        open_official(target).create_tag("mine", repo.lookup_branch("main"))
+        with pytest.raises(RefusedError):
+            copy(source, target)
+        assert copy(source, target, force=True).lost
         assert not open_official(target).list_tags()
         assert copy(source, target).is_up_to_date
 
@@ -284,6 +308,23 @@ class TestTargetsThatOthersChanged:
             copy(source, tmp_path / place)
         assert files(source) == before
 
+    @pytest.mark.parametrize("place", ["mounted", "mounted/inside"])
+    def test_the_source_by_a_mount_is_refused(
+        self, place: str, source: Path, tmp_path: Path
+    ) -> None:
+        mounted = tmp_path / "mounted"
+        mounted.mkdir()
+        mount = ["mount", "--bind", str(source), str(mounted)]
+        if subprocess.run(mount, capture_output=True, check=False).returncode:
+            pytest.skip("only root mounts")
+        before = files(source), (source / "repo").read_bytes()
+        try:
+            with pytest.raises(UsageError):
+                copy(source, tmp_path / place)
+        finally:
+            subprocess.run(["umount", str(mounted)], check=True)
+        assert (files(source), (source / "repo").read_bytes()) == before
+
     def test_hints_name_the_source_or_the_target(
         self, source: Path, tmp_path: Path, icectl: Icectl
     ) -> None:
@@ -309,32 +350,130 @@ class TestTargetsThatOthersChanged:
                 copy(*places)
 
 
-def test_a_target_that_collects_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the target had when the copy was planned is gone when it is published."""
-    source, target = tmp_path / "source", tmp_path / "target"
-    repo = create(source, inline_chunk_threshold_bytes=0)
-    start = repo.lookup_branch("main")
-    with commit(repo, "data") as root:
-        root.create_array("a", shape=(64,), chunks=(16,), dtype="i8", compressors=None)[:] = 7
-    tip = repo.lookup_branch("main")
-    repo.reset_branch("main", start)
-    copy(source, target)
-    repo.reset_branch("main", tip)
-    sync = LocalStorage.sync
-    collections = 0
+class TestTargetsThatChangeMeanwhile:
+    """After the copy was planned, and before it is published."""
 
-    def collect_first(storage: LocalStorage) -> None:
-        nonlocal collections
-        if not collections:
-            collections += 1
-            collect(target)
-        sync(storage)
+    @pytest.fixture
+    def meanwhile(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> Callable[[Callable[[], object]], None]:
+        sync = LocalStorage.sync
 
-    monkeypatch.setattr(LocalStorage, "sync", collect_first)
+        def install(action: Callable[[], object]) -> None:
+            actions = [action]
+
+            def act_first(storage: LocalStorage) -> None:
+                if actions:
+                    actions.pop()()
+                sync(storage)
+
+            monkeypatch.setattr(LocalStorage, "sync", act_first)
+
+        return install
+
+    def test_by_a_collection(
+        self, tmp_path: Path, meanwhile: Callable[[Callable[[], object]], None]
+    ) -> None:
+        """What the target had when the copy was planned is gone."""
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = create(source, inline_chunk_threshold_bytes=0)
+        start = repo.lookup_branch("main")
+        with commit(repo, "data") as root:
+            root.create_array("a", shape=(64,), chunks=(16,), dtype="i8", compressors=None)[:] = 7
+        tip = repo.lookup_branch("main")
+        repo.reset_branch("main", start)
+        copy(source, target)
+        repo.reset_branch("main", tip)
+        done = []
+        meanwhile(lambda: done.append(collect(target)))
+        copy(source, target)
+        assert len(done) == 1
+        assert_equal(source, target)
+        assert_sound(target)
+
+    @pytest.mark.parametrize("force", [False, True])
+    @pytest.mark.parametrize("version", [1, 2])
+    def test_by_a_commit(
+        self,
+        version: int,
+        force: bool,
+        tmp_path: Path,
+        meanwhile: Callable[[Callable[[], object]], None],
+    ) -> None:
+        source, target = tmp_path / "source", tmp_path / "target"
+        repo = linear_history(source, 2, version)
+        copy(source, target)
+        with commit(repo, "more") as root:
+            root.attrs["x"] = 1
+
+        def commit_there() -> None:
+            with commit(open_official(target), "on the copy") as root:
+                root.attrs["y"] = 1
+
+        meanwhile(commit_there)
+        if not force:
+            with pytest.raises(RefusedError):
+                copy(source, target)
+            assert next(open_official(target).ancestry(branch="main")).message == "on the copy"
+            return
+        assert len(copy(source, target, force=True).lost) == 1
+        assert_equal(source, target)
+        assert_sound(target)
+
+    def test_by_its_status(
+        self,
+        source: Path,
+        tmp_path: Path,
+        icectl: Icectl,
+        meanwhile: Callable[[Callable[[], object]], None],
+    ) -> None:
+        target = tmp_path / "target"
+        copy(source, target)
+        with commit(open_official(source), "more") as root:
+            root.attrs["x"] = 1
+        meanwhile(lambda: run(["status", "set", "read-only", "-r", str(target)], {}))
+        refused = icectl("copy", str(source), str(target))
+        assert refused.code == 16
+        assert str(target) in refused.err and str(source) not in refused.err
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_full_disk(version: int, tmp_path: Path, icectl: Icectl) -> None:
+    """Nothing is published; the next copy finishes."""
+    source, disk = tmp_path / "source", tmp_path / "disk"
+    linear_history(source, 3, version)
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=40k", "tmpfs", str(disk)]
+    if subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root mounts")
+    try:
+        failed = icectl("copy", str(source), str(disk / "target"), "--json")
+        assert (failed.code, failed.error["kind"]) == (14, "storage")
+        assert failed.error["hint"]
+        assert not (disk / "target" / "repo").exists() and not (disk / "target" / "refs").exists()
+        subprocess.run(["mount", "-o", "remount,size=4m", str(disk)], check=True)
+        assert icectl("copy", str(source), str(disk / "target")).code == 0
+        assert_equal(source, disk / "target")
+        assert_sound(disk / "target")
+    finally:
+        subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_target_that_is_older_than_its_backups(
+    source: Path, tmp_path: Path, icectl: Icectl
+) -> None:
+    target = tmp_path / "target"
     copy(source, target)
-    assert collections == 1
-    assert_equal(source, target)
-    assert_sound(target)
+    old = (target / "repo").read_bytes()
+    for number in range(2):
+        with commit(open_official(source), "more") as root:
+            root.attrs["x"] = number
+        copy(source, target)
+    (target / "repo").write_bytes(old)
+    damaged = icectl("copy", str(source), str(target))
+    assert damaged.code == 13
+    assert f"`icectl repair -r {target}`" in damaged.err and str(source) not in damaged.err
+    assert (target / "repo").read_bytes() == old
 
 
 class TestDamagedSources:
@@ -483,6 +622,9 @@ class TestCommand:
         assert icectl("copy", str(source), target, "--force").code == 0
         assert icectl("copy", str(tmp_path / "none"), target).code == 10
         assert icectl("copy", str(source), str(source)).code == 2
+        for words in (("", target), (str(source), "")):
+            empty = icectl("copy", *words)
+            assert empty.code == 2 and "--repo" not in empty.err
 
     def test_hints_name_options_that_exist(
         self, source: Path, tmp_path: Path, icectl: Icectl

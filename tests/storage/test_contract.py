@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -271,6 +271,33 @@ class TestListing:
         assert dict(storage.read_many(paths)) == dict.fromkeys(paths, b"x")
         assert dict(storage.delete_many(paths)) == dict.fromkeys(paths)
         assert paths_of(storage) == []
+
+    @pytest.mark.parametrize("backend", backends("local", "seaweedfs"), indirect=True)
+    @pytest.mark.parametrize("name", ["a\nb", "a\tb", "a\x7fb"])
+    def test_control_characters(self, backend: Backend, name: str) -> None:
+        """The official package writes the names of tags as they are."""
+        path = f"refs/tag.{name}/ref.json"
+        operations: list[Callable[[Storage], object]] = [
+            lambda storage: storage.put_if_absent(path, b"x"),
+            lambda storage: storage.read(path),
+            lambda storage: dict(storage.read_many([path])) == {path: b"x"},
+            lambda storage: storage.info(path),
+            lambda storage: paths_of(storage, "refs") == [path],
+            lambda storage: [*storage.list_directories("refs")] == [f"tag.{name}"],
+            lambda storage: dict(storage.write_many([(path, b"y")])) == {path: None},
+            lambda storage: dict(storage.delete_many([path, "refs/b"]))[path] is None,
+        ]
+        for operation in operations:
+            assert operation(backend.open())
+
+    @pytest.mark.server
+    def test_control_characters_without_a_fallback(
+        self, make_backend: Callable[[str], Backend]
+    ) -> None:
+        storage = make_backend("azurite").open()
+        with pytest.raises(StorageError):
+            storage.put_if_absent("a\nb", b"x")
+        assert isinstance(dict(storage.read_many(["a\nb"]))["a\nb"], StorageError)
 
     def test_shards_meet_without_gap_or_overlap(
         self, storage: Storage, monkeypatch: pytest.MonkeyPatch

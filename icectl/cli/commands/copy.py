@@ -60,6 +60,8 @@ class What:
         check_exclusive({"--shallow": self.shallow, "--since": self.since})
         if self.path and (self.shallow is not None or self.since is not None):
             raise UsageError("--path copies no history", hint="omit --shallow and --since")
+        if "" in (self.path or ()):
+            raise UsageError("--path is empty", hint="write --path / for all groups and arrays")
         refs = self.ref or ()
         return Selection(
             (*refs, *(self.branch or ())),

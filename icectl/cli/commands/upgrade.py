@@ -68,8 +68,6 @@ def _import(context: CommandContext, to: str, *, keep_detached: bool, dry_run: b
             "--keep-detached cannot be combined with --to",
             hint="give the snapshots a branch or a tag first",
         )
-    if not to:
-        raise UsageError("the location is empty", hint="give a path, a URL or a name")
     source = context.open_repository()
     result = import_repository(source, context.open_storage(to), context.progress, dry_run=dry_run)
     context.emit(result, render_import)

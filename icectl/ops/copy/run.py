@@ -205,13 +205,14 @@ class _Copy:
             self._copy(plan)
             if options.verify is not None:
                 self._verify()
-            publish(
+            lost = publish(
                 self.source,
                 self._state,
                 self.target,
                 before,
                 self.options.selection,
                 known,
+                lost,
                 force=options.force,
             )
         return self._result(before, lost, plan, notes)

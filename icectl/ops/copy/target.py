@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from icectl.errors import (
     ConflictError,
@@ -81,10 +82,7 @@ def open_target(storage: Storage, source: Storage) -> Repository | None:
     except RepositoryNotFoundError:
         pass
     except FormatError as error:
-        raise FormatError(
-            f"the target {storage.location} is damaged: {error}",
-            hint=Remedy("repair-target", {"location": storage.location}),
-        ) from None
+        raise _damaged(storage, error) from None
     for name in storage.list_directories(""):
         if name == BACKUPS:
             raise RefusedError(
@@ -97,6 +95,13 @@ def open_target(storage: Storage, source: Storage) -> Repository | None:
                 hint="copy to a place of its own",
             )
     return None
+
+
+def _damaged(target: Storage, error: FormatError) -> FormatError:
+    return FormatError(
+        f"the target {target.location} is damaged: {error}",
+        hint=Remedy("repair-target", {"location": target.location}),
+    )
 
 
 def check_target_online(target: Repository) -> None:
@@ -215,7 +220,13 @@ class _Known:
         past = self._read_past()[2]
         if snapshot_id in past or snapshot_id in self._derived(past):
             return True
-        return self._source.info is None and self._has_file(snapshot_id)
+        return self._source.info is None and (
+            self._has_file(snapshot_id) or snapshot_id in self._derived_of_files
+        )
+
+    @cached_property
+    def _derived_of_files(self) -> Collection[SnapshotId]:
+        return self._derived(self._source.find_snapshots("")) if self._paths else ()
 
     def _derived(self, originals: Collection[SnapshotId]) -> Collection[SnapshotId]:
         """What a copy of some paths makes of the snapshots."""
@@ -317,38 +328,48 @@ def publish(
     target: Repository | None,
     selection: Selection,
     known: Collection[SnapshotId],
+    lost: list[str],
     *,
     force: bool,
-) -> None:
+) -> list[str]:
     """Make the copied objects a repository, by one conditional write (in spec version 2).
 
-    `ConflictError` if the target no longer has all of the `known` snapshots, whose objects were
-    not copied.
+    Returns what that lost: `lost`, unless others changed the target meanwhile. `ConflictError` if
+    the target no longer has all of the `known` snapshots, whose objects were not copied.
     """
     storage.sync()
     if state.info is None:
         _publish_v1(state, storage, target, selection)
-        return
+        return lost
     if target is None:
         storage.ensure_conditional_writes()
         storage.ensure_conditional_creates()
         _replace(storage, REPO_PATH, None, encode_repo(state.info))
-        return
+        return lost
     info = state.info
     relied_on = {*known} & {*ids_of(info.snapshots)}
 
     def change(before: RepoInfo) -> Edited:
+        nonlocal lost
+        found = repository_at(storage, before)
+        check_target_online(found)
         if relied_on - {*ids_of(before.snapshots)}:
             raise ConflictError(
                 f"{storage.location} released snapshots meanwhile", hint=Remedy("copy-again")
             )
+        lost = find_lost(source, selection, found)
         if not force:
-            check_lost(find_lost(source, selection, repository_at(storage, before)), storage)
+            check_lost(lost, storage)
         after = merge(info, before, selection)
         entries = _entries(before, after)
         return (after, entries) if entries else (before, ())
 
-    update_repo(storage, change)
+    try:
+        # The status is checked here, for a hint that names the target.
+        update_repo(storage, change, whatever_status=True)
+    except FormatError as error:
+        raise _damaged(storage, error) from None
+    return lost
 
 
 def check_lost(lost: list[str], storage: Storage) -> None:
@@ -388,13 +409,18 @@ def _plan_ref_files(
         for name in branches
         if name == DEFAULT_BRANCH and not selection.has_branch(name)
     }
-    # A deletion is final in spec version 1.
-    kept |= {tag_file(name) for name in (() if target is None else target.deleted_tags())}
+    if target is not None:
+        # A deletion is final in spec version 1.
+        kept |= {tag_file(name) for name in target.deleted_tags()}
+        kept |= {_tombstone(name) for name in target.tags() if not selection.has_tag(name)}
+    # Without --force, the source has deleted these tags.
+    deleted_tags = set() if target is None else target.tags().keys() - state.tags().keys()
+    wanted = _ref_files(state) | {_tombstone(name): b"" for name in deleted_tags}
     return _RefFileChanges(
         None if is_same else encode_config_yaml(stored),
         {
             path: data
-            for path, data in _ref_files(state).items()
+            for path, data in wanted.items()
             if there.get(path) != data and path not in kept
         },
         {
@@ -410,8 +436,12 @@ def _ref_files(repository: Repository) -> dict[str, bytes]:
     files = {tag_file(name): encode_ref(id_) for name, id_ in repository.tags().items()}
     files |= {branch_file(name): encode_ref(id_) for name, id_ in repository.branches().items()}
     for name in repository.deleted_tags():
-        files[tag_file(name).replace(REF_FILE, TOMBSTONE)] = b""
+        files[_tombstone(name)] = b""
     return files
+
+
+def _tombstone(tag: str) -> str:
+    return tag_file(tag).removesuffix(REF_FILE) + TOMBSTONE
 
 
 def _publish_v1(
