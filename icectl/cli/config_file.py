@@ -51,7 +51,11 @@ class ConfigFile:
                 hint=f"add -r NAME, with a NAME from {self.path}",
             )
         policies = self.document["repositories"][repository].get("policies", {})
-        found = policies.get(name) if isinstance(policies, dict) else None
+        if not isinstance(policies, dict):
+            raise UsageError(
+                f"repositories.{repository}.policies is not a table", hint=f"edit {self.path}"
+            )
+        found = policies.get(name)
         if not isinstance(found, dict):
             raise UsageError(
                 f"the repository {repository} has no policy {name!r}",
@@ -67,11 +71,15 @@ class ConfigFile:
         return found
 
     def _location(self, name: str, table: Any) -> Location:
-        options = table.get("storage_options", {}) if isinstance(table, dict) else None
-        if not isinstance(options, dict) or not isinstance(table.get("location"), str):
+        location = table.get("location") if isinstance(table, dict) else None
+        # An empty path would be the directory of the file.
+        if not isinstance(location, str) or not location:
             raise malformed(self.path, f"repositories.{name} has no location")
+        options = table.get("storage_options", {})
+        if not isinstance(options, dict):
+            raise malformed(self.path, f"repositories.{name}.storage_options is not a table")
         return Location(
-            table["location"],
+            location,
             {
                 key: str(value).lower() if isinstance(value, bool) else str(value)
                 for key, value in options.items()
