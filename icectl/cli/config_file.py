@@ -121,21 +121,22 @@ def find_repository(config: ConfigFile, name: str) -> Location:
     return config.repositories[name]
 
 
-def add_repository(config: ConfigFile, name: str, location: Location) -> None:
-    """Append the repository to the file; raise `RefusedError` if the name is in use."""
+def add_repositories(config: ConfigFile, new: Mapping[str, Location]) -> None:
+    """Append the repositories to the file at once; raise `RefusedError` if a name is in use."""
     import tomlkit
 
-    if name in config.repositories:
+    for name in new.keys() & config.repositories.keys():
         raise RefusedError(
             f"a repository named {name!r} already exists",
             hint=f"remove it first: icectl remote remove {shell_argument(name)}",
         )
     document = tomlkit.parse(config.text)
-    entry: dict[str, Any] = {"location": location.url}
-    if location.storage_options:
-        entry["storage_options"] = dict(location.storage_options)
     tables = document.setdefault("repositories", tomlkit.table(is_super_table=True))
-    tables[name] = entry
+    for name, location in new.items():
+        entry: dict[str, Any] = {"location": location.url}
+        if location.storage_options:
+            entry["storage_options"] = dict(location.storage_options)
+        tables[name] = entry
     _replace(config, tomlkit.dumps(document))
 
 
