@@ -50,7 +50,11 @@ class ConfigFile:
                 hint=f"add -r NAME, with a NAME from {self.path}",
             )
         policies = self.document["repositories"][repository].get("policies", {})
-        found = policies.get(name) if isinstance(policies, dict) else None
+        if not isinstance(policies, dict):
+            raise UsageError(
+                f"repositories.{repository}.policies is not a table", hint=f"edit {self.path}"
+            )
+        found = policies.get(name)
         if not isinstance(found, dict):
             raise UsageError(
                 f"the repository {repository} has no policy {name!r}",
@@ -66,11 +70,15 @@ class ConfigFile:
         return found
 
     def _location(self, name: str, table: Any) -> Location:
-        options = table.get("storage_options", {}) if isinstance(table, dict) else None
-        if not isinstance(options, dict) or not isinstance(table.get("location"), str):
+        location = table.get("location") if isinstance(table, dict) else None
+        # An empty path would be the directory of the file.
+        if not isinstance(location, str) or not location:
             raise malformed(self.path, f"repositories.{name} has no location")
+        options = table.get("storage_options", {})
+        if not isinstance(options, dict):
+            raise malformed(self.path, f"repositories.{name}.storage_options is not a table")
         return Location(
-            table["location"],
+            location,
             {
                 key: str(value).lower() if isinstance(value, bool) else str(value)
                 for key, value in options.items()
@@ -112,23 +120,24 @@ def find_repository(config: ConfigFile, name: str) -> Location:
     return config.repositories[name]
 
 
-def add_repository(config: ConfigFile, name: str, location: Location) -> None:
-    """Append the repository to the file; raise `RefusedError` if the name is in use."""
+def add_repositories(config: ConfigFile, new: Mapping[str, Location]) -> None:
+    """Append the repositories to the file at once; raise `RefusedError` if a name is in use."""
     import tomlkit
 
     from icectl.cli.hints import shell_argument
 
-    if name in config.repositories:
+    for name in new.keys() & config.repositories.keys():
         raise RefusedError(
             f"a repository named {name!r} already exists",
             hint=f"remove it first: icectl remote remove {shell_argument(name)}",
         )
     document = tomlkit.parse(config.text)
-    entry: dict[str, Any] = {"location": location.url}
-    if location.storage_options:
-        entry["storage_options"] = dict(location.storage_options)
     tables = document.setdefault("repositories", tomlkit.table(is_super_table=True))
-    tables[name] = entry
+    for name, location in new.items():
+        entry: dict[str, Any] = {"location": location.url}
+        if location.storage_options:
+            entry["storage_options"] = dict(location.storage_options)
+        tables[name] = entry
     _replace(config, tomlkit.dumps(document))
 
 

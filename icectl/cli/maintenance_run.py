@@ -21,12 +21,14 @@ from icectl.model.redaction import redact_location
 from icectl.ops.maintain import MaintenanceResult, RepositoryMaintenance, maintain, report_result
 from icectl.ops.maintenance_lock import lock_name, maintenance_lock
 from icectl.ops.metrics import RepositoryMetrics, measure_metrics
-from icectl.pipeline.progress import Counter, Progress
+from icectl.pipeline.progress import Counter, OutOfTimeError, Progress
 from icectl.render.gc import render_notes
 from icectl.repository.open import open_repository
 
 STOPPING_SECONDS = 1.0
 """After Ctrl-C, work that ends in this time reports what it did."""
+STALLED_SECONDS = 10.0
+"""After the time limit, work that ends in this time reports what it did."""
 CONTINUES = "the repository is consistent; the next run continues"
 
 
@@ -72,9 +74,10 @@ class MaintenanceRun:
     def run(
         self, *, dry_run: bool, show: Callable[[RepositoryMaintenance], None]
     ) -> list[RepositoryMaintenance]:
-        """Maintain all and call `show` as each is done; Ctrl-C stops the work.
+        """Maintain all and call `show` as each is done; Ctrl-C and the time limit stop the work.
 
-        Threads that do not stop at once end with the process, which is safe at any time.
+        Threads that do not stop, because a server does not answer, end with the process, which is
+        safe at any time.
         """
         deadline = None if self.max_seconds is None else time.monotonic() + self.max_seconds
         works = [self._begin(table, dry_run, deadline) for table in self.tables]
@@ -87,10 +90,12 @@ class MaintenanceRun:
             show(reported)
 
         try:
-            for future in as_completed(futures):
+            limit = None if self.max_seconds is None else self.max_seconds + STALLED_SECONDS
+            for future in as_completed(futures, limit):
                 finish(futures[future], future.result())
-        except KeyboardInterrupt:
-            self._stopping.set()
+        except (KeyboardInterrupt, TimeoutError) as stop:
+            if isinstance(stop, KeyboardInterrupt):
+                self._stopping.set()
             for work in works:
                 work.progress.stop()
             pool.shutdown(wait=False, cancel_futures=True)
@@ -99,7 +104,7 @@ class MaintenanceRun:
                 if work.name not in done:
                     was_begun = not future.cancelled()
                     is_over = was_begun and future.done()
-                    finish(work, future.result() if is_over else self._interrupt(work, was_begun))
+                    finish(work, future.result() if is_over else self._abandon(work, was_begun))
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
         return [done[work.name] for work in works]
@@ -110,14 +115,18 @@ class MaintenanceRun:
         progress = Progress(partial(self._start_phase, table.repository), deadline)
         return _Work(table, location, progress, MaintenanceResult(dry_run))
 
-    def _interrupt(self, work: _Work, was_begun: bool) -> RepositoryMaintenance:
+    def _abandon(self, work: _Work, was_begun: bool) -> RepositoryMaintenance:
         """Report what was done until now; the thread may still be at work."""
-        message = "interrupted" if was_begun else "interrupted before it was begun"
-        result = replace(
-            work.result,
-            failure=InterruptionError(message, hint=CONTINUES),
-            seconds=dict(work.result.seconds),
-        )
+        failure: IcectlError
+        if self._stopping.is_set():
+            message = "interrupted" if was_begun else "interrupted before it was begun"
+            failure = InterruptionError(message, hint=CONTINUES)
+        else:
+            when = "and the storage does not answer" if was_begun else "before it was begun"
+            failure = OutOfTimeError(
+                f"the time limit expired {when}", hint=Remedy("continue-later")
+            )
+        result = replace(work.result, failure=failure, seconds=dict(work.result.seconds))
         return self._report(replace(work, result=result))
 
     def _maintain(self, work: _Work) -> RepositoryMaintenance:

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from icectl.cli.config_file import add_repositories, read_config_file
+from icectl.cli.locations import Location
+from icectl.errors import RefusedError
 from icectl.ops.discover import NAME, suggest_name
 from tests.cli.terminals import Terminal
 from tests.command_line import Icectl
@@ -190,3 +193,15 @@ def test_options_are_stored(
     assert icectl("log", "-r", "two", **variables).code == 0
     again = icectl("remote", "discover", root, *option, "--json", **variables)
     assert [one["known"] for one in again.document["repositories"]] == [True, True]
+
+
+def test_names_are_added_at_once(tmp_path: Path) -> None:
+    """None is added if another process has used one of them since the file was read."""
+    environ = {"ICECTL_CONFIG": str(tmp_path / "config.toml")}
+    one, two = Location("/one", {}), Location("/two", {"follow_links": "true"})
+    add_repositories(read_config_file(environ), {"b": one})
+    with pytest.raises(RefusedError):
+        add_repositories(read_config_file(environ), {"a": two, "b": two})
+    assert read_config_file(environ).repositories == {"b": one}
+    add_repositories(read_config_file(environ), {"a": two, "c": two})
+    assert read_config_file(environ).repositories == {"b": one, "a": two, "c": two}

@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -532,6 +533,22 @@ def test_max_runtime_is_for_all(config: Config, slow: dict[str, str], process: I
     assert {one["step"] for one in found["later"]["skipped_steps"]} == {
         "delete_branches", "expire", "gc", "validate",
     }  # fmt: skip
+    assert digest(where) == before
+
+
+def test_max_runtime_ends_a_request_that_is_never_answered(config: Config, process: Icectl) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        config.add("silent", "s3://bucket/prefix", endpoint_url=url, anonymous="true")
+        before = digest(where := config.add("later"))
+        began = time.monotonic()
+        outcome = process("maintain", "--all", "--yes", "--json", "--max-runtime", "1s")
+        assert_within(30, began)
+    assert outcome.code == 3
+    found = by_name(outcome)
+    assert found.keys() == {"silent", "later"}
+    for one in found.values():
+        assert (one["exit_code"], one["error"]["kind"]) == (3, "out_of_time")
     assert digest(where) == before
 
 

@@ -177,6 +177,25 @@ def test_a_config_file_that_cannot_be_used(icectl: Icectl, config: Path, text: s
     assert str(config) in outcome.error["message"] + outcome.error["hint"]
 
 
+@pytest.mark.parametrize(
+    ("table", "key"),
+    [
+        ("location = ''", "location"),
+        ("location = 'x'\nstorage_options = 1", "storage_options"),
+        ("location = 'x'\npolicies = 1", "policies"),
+    ],
+)
+def test_a_wrong_value_of_a_repository_is_named(
+    icectl: Icectl, config: Path, table: str, key: str
+) -> None:
+    """An empty location would be the directory of the config file."""
+    maintenance = "{expire = 'short', gc_older_than = '7d'}"
+    config.write_text(f"[repositories.a]\n{table}\nmaintenance = {maintenance}\n")
+    outcome = icectl("maintain", "--all", "--yes", "--json")
+    assert (outcome.code, outcome.error["kind"], outcome.out) == (2, "usage", "")
+    assert key in outcome.error["message"]
+
+
 # ── choosing ─────────────────────────────────────────────────────────────────────────────
 
 
@@ -244,9 +263,13 @@ def test_a_directory_of_the_same_name_needs_no_note(
     assert "./weather" not in icectl("maintain", "weather", "--yes").err
 
 
-def test_a_name_that_looks_like_a_path_is_never_opened(icectl: Icectl, config: Path) -> None:
-    config.write_text('[repositories."./x"]\nlocation = "y"\nmaintenance = {validate = "refs"}\n')
-    assert icectl("maintain", "--all", "--yes").code == 2
+@pytest.mark.parametrize("name", ["./x", ""])
+def test_a_name_that_is_not_one_is_never_opened(icectl: Icectl, config: Path, name: str) -> None:
+    config.write_text(
+        f'[repositories."{name}"]\nlocation = "y"\nmaintenance = {{validate = "refs"}}\n'
+    )
+    outcome = icectl("maintain", "--all", "--yes", "--json")
+    assert (outcome.code, outcome.error["kind"], outcome.out) == (2, "usage", "")
 
 
 def test_confirmation_without_a_terminal(icectl: Icectl, some: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from icectl.cli.main import run
 from icectl.render.text import format_size
 from tests.docs.demo_repository import NOW
 from tests.official import linear_history, many_commits, open_official
+from tests.official.histories import commit
 from tests.official.wide import many_arrays
 from tests.report.browser import CHROMIUM, DRIVER, Browser, started_browser
 from tests.report.pages import (
@@ -29,6 +31,11 @@ pytestmark = [
 ]
 FORTNIGHT = 14 * 24 * 3600 * 1_000_000
 ROWS = "return [...document.querySelectorAll('#rows li')].map(row => row.innerText)"
+CUT_TIMES = """
+const list = document.querySelector('#rows').getBoundingClientRect();
+return [...document.querySelectorAll('#rows .time')]
+  .filter(time => time.getBoundingClientRect().right > list.right).map(time => time.textContent);
+"""
 CELLS = """
 const details = [...document.querySelectorAll(`#${arguments[0]} details`)]
   .find(one => one.querySelector('summary').textContent.startsWith(arguments[1]));
@@ -323,15 +330,55 @@ def test_the_policy_is_in_force(browser: Browser, page: Path) -> None:
 
 def test_long_names_leave_room_for_the_time(browser: Browser, tmp_path: Path) -> None:
     repo = linear_history(tmp_path / "repo", 3)
-    for number in range(4):
-        repo.create_branch(f"{number}-{'long' * 10}", repo.lookup_branch("main"))
+    names = [f"feature/{'LONG' * 10}-{number:03}" for number in range(20)]
+    for name in names:
+        repo.create_branch(name, repo.lookup_branch("main"))
+    for name in names[4:]:
+        with commit(repo, f"on {name}", branch=name) as root:
+            root["inline"][:] = 99
     page = write(tmp_path / "repo", tmp_path / "page.html")
+    browser.open(page)
     for width in (1280, 390):
         browser.resize(width, 900)
-        browser.open(page)
+        browser.wait(f"return document.querySelector('#graph svg').clientWidth < {width / 3}")
         rows = "document.querySelector('#rows')"
         overflow = f"return {rows}.parentNode.scrollWidth - {rows}.parentNode.clientWidth"
         assert browser.run(overflow) <= 0
+        assert browser.run(CUT_TIMES) == []
+        labels = browser.run(
+            "return [...document.querySelectorAll('#refs .role-axis-label text')]"
+            ".map(one => one.textContent).filter(one => one.includes('…'))"
+        )
+        assert labels and len({*labels}) == len(labels)
+    row = browser.driver.find_element(By.XPATH, f"//li[span='{names[0]}']")
+    assert names[0] in browser.hover(row, "#tip")
+
+
+@pytest.mark.parametrize("by", ["arrays", "growth"])
+def test_text_of_a_plot_fits(browser: Browser, tmp_path: Path, by: str) -> None:
+    """The font of the reader is not the one that the text was measured with."""
+    repo = linear_history(tmp_path / "repo", 1)
+    with commit(repo, "arrays with long names") as root:
+        for number in range(8):
+            name = f"{'W' * 40}/{number}{'W' * 60}"
+            root.create_array(name, shape=(64,), chunks=(16,), dtype="i8")[:] = number
+    chart = tmp_path / "chart.svg"
+    words = ["stats", "-r", str(tmp_path / "repo"), "--by", by, "--plot", str(chart), "--quiet"]
+    assert run(words, {"HOME": str(tmp_path)}) == 0
+    browser.driver.get(chart.as_uri())
+    boxes = browser.run(
+        "return [...document.querySelectorAll('text')].filter(one => one.textContent)"
+        ".map(one => one.getBoundingClientRect()).map(one => [one.left, one.right, one.top])"
+    )
+    width = browser.run("return document.documentElement.viewBox.baseVal.width")
+    assert len(boxes) > 8
+    assert max(right for _, right, _ in boxes) < width
+    lines = sorted((top, left, right) for left, right, top in boxes)
+    assert all(
+        right <= after
+        for (top, _, right), (below, after, _) in pairwise(lines)
+        if abs(top - below) < 1
+    )
 
 
 @pytest.mark.parametrize(
@@ -369,6 +416,9 @@ def test_small_repositories(browser: Browser, tmp_path: Path, commits: int) -> N
     assert len(browser.run(ROWS)) == commits + 1
     charts = browser.run("return document.querySelectorAll('.chart svg').length")
     assert charts == (4 if commits else 1)
+    if commits:
+        area = "document.querySelector('#growth .mark-area path').getBBox().width"
+        assert browser.run(f"return {area}") > 10
 
 
 def test_long_histories_are_folded(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import stat
 import sys
 from pathlib import Path
@@ -16,7 +17,7 @@ from tests.command_line import Icectl
 from tests.docs.demo_repository import NOW
 from tests.gc.repositories import messy_repository
 from tests.official import build_zoo, built, copied, ic, linear_history, open_official, zarr
-from tests.official.histories import create
+from tests.official.histories import commit, create
 from tests.report.pages import (
     ATTACK,
     hostile_repository,
@@ -300,6 +301,17 @@ def test_plot_of_an_empty_repository(icectl: Icectl, tmp_path: Path) -> None:
         done = icectl("stats", "-r", str(tmp_path / "repo"), "--by", by, "--plot", str(chart))
         assert done.code == DONE, done.err
         assert chart.read_text().startswith("<svg")
+
+
+def test_plot_of_one_commit(icectl: Icectl, tmp_path: Path) -> None:
+    with commit(create(tmp_path / "repo"), "one") as root:
+        root.create_array("a", shape=(4,), dtype="f8")[:] = 1
+    chart = tmp_path / "chart.svg"
+    words = ("stats", "-r", str(tmp_path / "repo"), "--by", "snapshots", "--plot", str(chart))
+    assert icectl(*words).code == DONE
+    shape = re.findall(r'aria-roledescription="area mark"[^>]* d="([^"]*)"', chart.read_text())[0]
+    places = [float(place) for place in re.findall(r"[ML](-?[0-9.]+),", shape)]
+    assert max(places) - min(places) > 500
 
 
 def test_plot_of_times_out_of_range(icectl: Icectl, tmp_path: Path) -> None:

@@ -165,8 +165,10 @@ def _choose(context: CommandContext, names: Sequence[str], all_: bool) -> dict[s
         if values is not None and (all_ or any(_matches(name, glob) for glob in names))
     }
     for name in chosen:
-        if looks_like_location(name):
-            raise malformed(config.path, f"repositories.{name}: a name cannot be a path or a URL")
+        if not name or looks_like_location(name):
+            raise malformed(
+                config.path, f"repositories.{name}: a name cannot be empty, a path or a URL"
+            )
     if not chosen:
         raise UsageError("none of the repositories has a maintenance section", hint=hint)
     return chosen

@@ -13,7 +13,7 @@ import typer
 
 from icectl.cli import exit_codes
 from icectl.cli.config_file import (
-    add_repository,
+    add_repositories,
     find_repository,
     read_config_file,
     remove_repository,
@@ -106,7 +106,7 @@ def add(
             hint="use letters, digits, dots, dashes and underscores; begin with a letter or digit",
         )
     place = _resolve(context, location)
-    add_repository(context.config, name, place)
+    add_repositories(context.config, {name: place})
     context.emit(_remote(name, place), _render_remote)
 
 
@@ -164,9 +164,9 @@ def discover(
         levels = format_count(depth, "level")
         context.note(f"no repository within {levels} below {storage.location}")
     if new and (add or _wants(context, new)):
-        for one in new:
-            location = Location(one.location, place.storage_options)
-            add_repository(read_config_file(context.environ), one.name, location)
+        places = {one.name: Location(one.location, place.storage_options) for one in new}
+        # The file may have changed since it was read.
+        add_repositories(read_config_file(context.environ), places)
         found = [replace(one, added=True) if one in new else one for one in found]
         context.note(f"{format_count(len(new), 'name')} added to {context.config.path}")
     elif new:

@@ -18,6 +18,9 @@ from icectl.render.json import to_json
 from icectl.render.text import SIZE_UNITS, escape_controls, format_time
 
 PLOT_WIDTH = 800
+_FONT = {"font": "Arial, Liberation Sans, Helvetica, sans-serif"}
+"""These have the same widths: text is measured here, and drawn by whatever shows the chart."""
+PLOT_THEME = {"background": "white", **_FONT, "style": {"guide-label": _FONT}, "text": _FONT}
 KINDS = ("svg", "png")
 LATEST = 221_845_392_000_000_000
 """Charts show later times as the year 9000: a damaged or hostile file may contain any number."""
@@ -52,7 +55,7 @@ def plot_stats(result: StatsResult, kind: str) -> bytes:
         language, spec = "vega", _fill_arrays(charts["arrays"], result)
     else:
         language, spec = "vegalite", _fill_growth(charts["growth"], result)
-    theme = {**charts["themes"]["light"], "background": "white"}
+    theme = {**charts["themes"]["light"], **PLOT_THEME}
     draw = getattr(load_vega(), f"{language}_to_{kind}")
     drawn = draw({**spec, "width": PLOT_WIDTH, "padding": 10, "config": theme})
     return drawn.encode() if isinstance(drawn, str) else drawn
@@ -77,9 +80,9 @@ def _fill_growth(spec: dict[str, Any], result: StatsResult) -> dict[str, Any]:
         for one in result.growth or ()
     ]
     if growth:
-        # The last commit shows its bytes only if the area goes on after it.
+        # The last commit shows its bytes only if the area goes on after it, by whole milliseconds.
         first, last = min(times.values()), max(times.values())
-        end = last + ((last - first) // 40 or 1_000_000)
+        end = last + ((last - first) // 40_000 * 1000 or 1_000_000)
         growth.append({**growth[0], "new_bytes": 0, "flushed_at": format_time(end)})
     area, _hovering = spec["layer"]
     return {

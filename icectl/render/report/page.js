@@ -8,7 +8,7 @@ const [report, charts, status, stats, log, opsLog, expire, gc, validate] =
     .map(name => read(`data-${name}`));
 const ROW = 28;  // height of a commit, in page.css as well
 const LANE = 14;
-const MOST_LANES = 16;
+const MOST_LANES = 16, MOST_LANES_NARROW = 5;
 const MORE = 500;  // rows to add at once
 const FOLDED_FROM = 1000;  // commits
 const SHORTEST_FOLD = 3;
@@ -61,6 +61,7 @@ const tile = (label, value, kind) =>
 // Charts
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
+const narrow = matchMedia("(max-width: 600px)");  // in page.css as well
 const drawings = [];
 
 function embed(target, name, data, prepare) {
@@ -171,11 +172,14 @@ function drawHead() {
 
 // The history
 
+const refsOf = commit =>
+  [...commit.branches.map(name => ["branch", name]), ...commit.tags.map(name => ["tag", name])];
+
 function drawHistory() {
   const growth = new Map(stats.snapshots.map(one => [one.id, one]));
   const released = new Set(expire?.released_snapshots);
   const commits = report.order.map((place, row) =>
-    ({...log.snapshots[place], lane: Math.min(report.lanes[row], MOST_LANES)}));
+    ({...log.snapshots[place], wanted_lane: report.lanes[row]}));
   const byId = new Map(commits.map(commit => [commit.id, commit]));
   const children = new Map();
   for (const commit of commits) {
@@ -217,7 +221,7 @@ function drawHistory() {
         clock(commit.flushed_at));
       return item;
     }
-    const refs = [...commit.branches.map(name => ["branch", name]), ...commit.tags.map(name => ["tag", name])];
+    const refs = refsOf(commit);
     item.append(...refs.slice(0, 4).map(([kind, name]) =>
       make("span", {class: `badge ${kind}`, title: kind}, clean(name))));
     if (refs.length > 4) item.append(make("span", {class: "badge note"}, `and ${count(refs.length - 4)} more`));
@@ -236,6 +240,8 @@ function drawHistory() {
   async function draw() {
     const chosen = choose();
     const shown = chosen.slice(0, limit);
+    const most = narrow.matches ? MOST_LANES_NARROW : MOST_LANES;
+    for (const commit of commits) commit.lane = Math.min(commit.wanted_lane, most);
     const rows = new Map(chosen.map((commit, place) => [commit.id, place]));
     const lines = [];
     for (const [place, commit] of shown.entries()) {
@@ -271,6 +277,7 @@ function drawHistory() {
   });
   filter.addEventListener("input", () => { limit = MORE; draw(); });
   more.addEventListener("click", () => { limit += MORE; draw(); });
+  narrow.addEventListener("change", draw);
   drawings.push(() => { drawn = null; return draw(); });
   explain(byId, growth);
   const section = find("#history");
@@ -296,7 +303,10 @@ function explain(byId, growth) {
     const numbers = growth.get(commit.id);
     const changes = Object.entries(commit.changes ?? {}).filter(([, value]) => Number(value))
       .map(([name, value]) => `${count(value)} ${words(name)}`).join(", ");
+    const refs = refsOf(commit);
     const lines = [
+      refs.slice(0, 8).map(([kind, name]) => `${kind} ${clean(name)}`).join(", ")
+        + (refs.length > 8 ? ` and ${count(refs.length - 8)} more` : ""),
       `${commit.id}, ${time(commit.flushed_at)}`,
       changes || (commit.changes === null ? "changes unknown" : "no changes"),
       numbers ? `${size(numbers.bytes)}, ${size(numbers.new_bytes)} of it new, ${size(numbers.own_bytes)} its own`
@@ -304,7 +314,7 @@ function explain(byId, growth) {
       ...Object.entries(commit.metadata).slice(0, 8).map(([key, value]) => clean(`${key}: ${JSON.stringify(value)}`)),
     ];
     tip.replaceChildren(make("div", {class: "message"}, cleanLines(commit.message).slice(0, 1000)),
-      ...lines.map(line => make("div", {class: "muted"}, line)));
+      ...lines.filter(Boolean).map(line => make("div", {class: "muted"}, line)));
     tip.hidden = false;
     const above = event.clientY - tip.offsetHeight - 12, below = event.clientY + 18;
     tip.style.left = `${Math.max(8, Math.min(event.clientX + 14, innerWidth - tip.offsetWidth - 12))}px`;
@@ -344,7 +354,7 @@ function drawGrowth() {
       flushed_at: drawable(byId.get(id).flushed_at)}));
   if (growth.length) {
     // The last commit shows its bytes only if the area goes on after it.
-    const end = new Date(last + ((last - first) / 40 || 1000));
+    const end = new Date(last + (Math.floor((last - first) / 40) || 1000));
     growth.push({path: growth[0].path, new_bytes: 0, flushed_at: end.toISOString()});
   }
   const drawn = chartOrNote(section, growth.length,
@@ -447,7 +457,8 @@ function drawFreed() {
   }
   for (const part of parts) part.shown = size(part.bytes);
   const largest = Math.max(...parts.map(part => Number(part.bytes)));
-  const drawn = chart(section.querySelector(".chart"), "freed", {parts}, inUnitOf(largest, 34 * parts.length));
+  const drawn = chartOrNote(section, largest > 0,
+    target => chart(target, "freed", {parts}, inUnitOf(largest, 34 * parts.length)), "Nothing is in use or would be freed.");
   if (expire !== null) {
     const ofBranch = branch => one => ({...one, branch});
     const fates = [...expire.branches.flatMap(one => one.snapshots.map(ofBranch(one.branch))),
