@@ -187,7 +187,8 @@ def shown_logs(verbosity: int, display: ProgressDisplay) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             time = f"{record.relativeCreated / 1000:.3f} s: " if verbosity > 1 else ""
             subject = f"{log_subject.get()}: " if log_subject.get() else ""
-            line = f"icectl: {time}{subject}{escape_controls(hide_secrets(record.getMessage()))}"
+            message = escape_controls(hide_secrets(record.getMessage()))
+            line = fit(f"icectl: {time}{subject}{message}", sys.stderr)
             with contextlib.suppress(OSError):  # stderr may be closed
                 if not display.print_above(line):
                     sys.stderr.write(f"{line}\n")
