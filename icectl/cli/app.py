@@ -205,16 +205,19 @@ class PagedHelp:
 
 def _show_help(ctx: Any, _parameter: Any, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-
-        class Formatter(ctx.formatter_class):  # type: ignore[misc]
-            def write_dl(self, rows: Any, col_max: int = 30, col_spacing: int = 2) -> None:
-                """Leave room for the text on a narrow terminal, so that no word is broken."""
-                super().write_dl(rows, min(col_max, self.width // 3 + 2), col_spacing)
-
-        ctx.formatter_class = Formatter
-        with ctx.find_root().obj.output as output:
-            output.write(ctx.get_help().splitlines(), paged=True)
+        _page_help(ctx)
         raise typer.Exit(0)
+
+
+def _page_help(ctx: Any) -> None:
+    class Formatter(ctx.formatter_class):  # type: ignore[misc]
+        def write_dl(self, rows: Any, col_max: int = 30, col_spacing: int = 2) -> None:
+            """Leave room for the text on a narrow terminal, so that no word is broken."""
+            super().write_dl(rows, min(col_max, self.width // 3 + 2), col_spacing)
+
+    ctx.formatter_class = Formatter
+    with ctx.find_root().obj.output as output:
+        output.write(ctx.get_help().splitlines(), paged=True)
 
 
 class HelpfulCommand(PagedHelp, TyperCommand):
@@ -355,7 +358,10 @@ def _make_group(name: str, text: str, epilog: str) -> Any:
         if ctx.invoked_subcommand is not None:
             return None
         if default is None:
-            sys.stderr.write(ctx.get_help() + "\n")
+            if sys.stdout.isatty():
+                _page_help(ctx)
+            else:
+                sys.stderr.write(ctx.get_help() + "\n")
             raise typer.Exit(USAGE)
         command = load(f"{name} {default}")
         with command.make_context(default, [], parent=ctx) as below:

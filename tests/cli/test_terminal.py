@@ -193,6 +193,14 @@ def test_the_pager_gets_what_is_long(environ: dict[str, str]) -> None:
         assert "P:" not in shown({**environ, **pager, **without}, "things")
 
 
+def test_no_arguments_page_the_help(environ: dict[str, str]) -> None:
+    with on_terminal({**environ, "ICECTL_PAGER": "sed s/^/P:/"}) as terminal:
+        text, code = terminal.finish()
+    assert code == 2
+    assert all(line.startswith("P:") for line in text.splitlines())
+    assert "Exit codes:" in text
+
+
 def test_leaving_the_pager_early_is_quiet(environ: dict[str, str]) -> None:
     # Without --quiet, a bar may appear if the machine is slow.
     with on_terminal({**environ, "ICECTL_PAGER": "true"}, "things", "--quiet") as terminal:
