@@ -17,6 +17,7 @@ import importlib
 import inspect
 import re
 import sys
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from typing import Annotated, Any
@@ -34,6 +35,12 @@ COMMON_HELP = (
 )
 HELP_WITHOUT_REPO = "This command also takes --json, --no-color, --quiet and --verbose."
 ROOT_HELP = "Inspect, check and clean Icechunk repositories."
+ROOT_EXAMPLES = (
+    ("icectl log -r s3://bucket/prefix", "the history of a repository"),
+    ("icectl gc -r ./weather --older-than 7d --dry-run", "what a garbage collection would delete"),
+    ("icectl demo DIRECTORY", "create a repository to try the commands on"),
+)
+ROOT_NOTE = f"`{PROGRAM} COMMAND --help` and `man {PROGRAM}-COMMAND` describe each command."
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +68,15 @@ class Command:
 
     @property
     def epilog(self) -> str:
-        """The examples; typer re-flows paragraphs that do not begin with \\b."""
-        lines = [f"  {line}\n      {meaning}" for line, meaning in self.examples]
-        examples = "\b\nExamples:\n" + "\n".join(lines) if lines else ""
         takes_repo = "repo" in inspect.signature(self.function).parameters
-        return f"{examples}\n\n{COMMON_HELP if takes_repo else HELP_WITHOUT_REPO}".strip()
+        notes = COMMON_HELP if takes_repo else HELP_WITHOUT_REPO
+        return f"{_describe_examples(self.examples)}\n\n{notes}".strip()
+
+
+def _describe_examples(examples: Iterable[tuple[str, str]]) -> str:
+    """Return a paragraph for typer, which re-flows those that do not begin with \\b."""
+    lines = [f"  {line}\n      {meaning}" for line, meaning in examples]
+    return "\b\nExamples:\n" + "\n".join(lines) if lines else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,12 +152,27 @@ ALIASES = {
     "prune": "gc",
     "fsck": "validate",
     "check": "validate",
+    "verify": "validate",
     "snapshots": "log",
     "history": "log",
     "branches": "branch",
     "tags": "tag",
 }
 """Names of the same commands in git, restic and borg."""
+
+SIMILAR = {
+    "checkout": "branch",
+    "clone": "copy",
+    "create": "init",
+    "du": "stats",
+    "forget": "expire",
+    "info": "show",
+    "reset": "branch reset",
+    "revert": "undo",
+    "rollback": "undo",
+    "sync": "copy",
+}
+"""Commands of other programs that do almost the same, and the one to suggest."""
 
 REPORTED_PACKAGES = (
     *("typer", "rich", "numpy", "flatbuffers", "zstandard", "msgpack", "prometheus-client"),
@@ -179,16 +205,19 @@ class PagedHelp:
 
 def _show_help(ctx: Any, _parameter: Any, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-
-        class Formatter(ctx.formatter_class):  # type: ignore[misc]
-            def write_dl(self, rows: Any, col_max: int = 30, col_spacing: int = 2) -> None:
-                """Leave room for the text on a narrow terminal, so that no word is broken."""
-                super().write_dl(rows, min(col_max, self.width // 3 + 2), col_spacing)
-
-        ctx.formatter_class = Formatter
-        with ctx.find_root().obj.output as output:
-            output.write(ctx.get_help().splitlines(), paged=True)
+        _page_help(ctx)
         raise typer.Exit(0)
+
+
+def _page_help(ctx: Any) -> None:
+    class Formatter(ctx.formatter_class):  # type: ignore[misc]
+        def write_dl(self, rows: Any, col_max: int = 30, col_spacing: int = 2) -> None:
+            """Leave room for the text on a narrow terminal, so that no word is broken."""
+            super().write_dl(rows, min(col_max, self.width // 3 + 2), col_spacing)
+
+    ctx.formatter_class = Formatter
+    with ctx.find_root().obj.output as output:
+        output.write(ctx.get_help().splitlines(), paged=True)
 
 
 class HelpfulCommand(PagedHelp, TyperCommand):
@@ -265,6 +294,8 @@ class LazyGroup(PagedHelp, TyperGroup):
         if self.get_command(ctx, name) is None and not ctx.resilient_parsing:
             known = [*subcommands(self._prefix), *([] if self._prefix else ALIASES)]
             close = [ALIASES.get(word, word) for word in difflib.get_close_matches(name, known)]
+            if not self._prefix and name in SIMILAR:
+                close = [SIMILAR[name]]
             hint = f"did you mean {' or '.join(dict.fromkeys(close))}?"
             if not close:
                 hint = f"list the commands: {ctx.command_path} --help"
@@ -276,7 +307,7 @@ class LazyGroup(PagedHelp, TyperGroup):
 def load(name: str) -> Any:
     """Return the typer command or group with this full name, or None."""
     if name in GROUPS:
-        return _make_group(name, GROUPS[name].summary + ".", GROUPS[name].default)
+        return _make_group(name, *_describe_group(name))
     command = find_command(name)
     if command is None:
         return None
@@ -294,11 +325,26 @@ def load(name: str) -> Any:
 @cache
 def root() -> Any:
     """Return the application."""
-    epilog = "\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {text}" for code, text in EXIT_CODES)
-    return _make_group(PROGRAM, ROOT_HELP, None, epilog)
+    codes = "\b\nExit codes:\n" + "\n".join(f"  {code:>3}  {text}" for code, text in EXIT_CODES)
+    return _make_group(
+        PROGRAM, ROOT_HELP, f"{_describe_examples(ROOT_EXAMPLES)}\n\n{codes}\n\n{ROOT_NOTE}"
+    )
 
 
-def _make_group(name: str, text: str, default: str | None, epilog: str | None = None) -> Any:
+def _describe_group(name: str) -> tuple[str, str]:
+    """Return the help of a group, and the first example of each command in it."""
+    group = GROUPS[name]
+    text = f"{group.summary}."
+    if group.default:
+        text += f" Without a command, it runs `{PROGRAM} {name} {group.default}`."
+    below = [command for command in COMMANDS if command.name.startswith(f"{name} ")]
+    return text, _describe_examples(
+        dict(example for command in below for example in command.examples[:1]).items()
+    )
+
+
+def _make_group(name: str, text: str, epilog: str) -> Any:
+    default = GROUPS[name].default if name in GROUPS else None
     app = typer.Typer(
         name=name,
         cls=LazyGroup,
@@ -312,7 +358,10 @@ def _make_group(name: str, text: str, default: str | None, epilog: str | None = 
         if ctx.invoked_subcommand is not None:
             return None
         if default is None:
-            sys.stderr.write(ctx.get_help() + "\n")
+            if sys.stdout.isatty():
+                _page_help(ctx)
+            else:
+                sys.stderr.write(ctx.get_help() + "\n")
             raise typer.Exit(USAGE)
         command = load(f"{name} {default}")
         with command.make_context(default, [], parent=ctx) as below:

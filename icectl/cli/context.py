@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from icectl.cli.options import CommonOptions
-from icectl.cli.terminal import Output, is_terminal, peek
+from icectl.cli.terminal import Output, fit, is_terminal, peek
 from icectl.cli.values import parse_age, parse_moment
 from icectl.errors import Hint, RefusedError, UsageError
 from icectl.render.blocks import Block, plain_lines
@@ -306,5 +306,5 @@ class CommandContext:
 
     def _say(self, message: str) -> None:
         line = f"icectl: {escape_controls(message)}"
-        if not self.wants_text or not self.display.print_above(line):
+        if not self.wants_text or not self.display.print_above(fit(line, sys.stderr)):
             self.output.say(line, hold=not self.wants_text)

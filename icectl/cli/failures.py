@@ -15,6 +15,7 @@ import typer
 from icectl.cli import exit_codes
 from icectl.cli.app import PROGRAM, called_command, parameters_of
 from icectl.cli.context import CommandContext
+from icectl.cli.terminal import fit
 from icectl.errors import (
     FormatError,
     IcectlError,
@@ -142,7 +143,7 @@ def _describe(error: Mapping[str, Any], *, as_json: bool) -> str:
         return render_json({"error": error}) + "\n"
     from icectl.render.text import escape_commands, escape_controls
 
-    text = f"icectl: error: {escape_controls(error['message'])}\n"
+    lines = [f"icectl: error: {escape_controls(error['message'])}"]
     if error["hint"] is not None:
-        text += f"hint: {escape_controls(error['hint'])}\n"
-    return escape_commands(text)
+        lines.append(f"hint: {escape_controls(error['hint'])}")
+    return "".join(f"{fit(escape_commands(line), sys.stderr)}\n" for line in lines)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
@@ -25,6 +26,7 @@ LINES_PER_WRITE = 500
 log_subject: ContextVar[str] = ContextVar("log_subject", default="")
 """What the log records of this thread are about, if a command works on several repositories."""
 T = TypeVar("T")
+_PASTED = re.compile(r"`[^`]*`|(?:(?<=: )|(?<=run )|(?<=with ))icectl .*")
 
 
 def peek(items: Iterable[T]) -> Iterator[T] | None:
@@ -37,6 +39,21 @@ def peek(items: Iterable[T]) -> Iterator[T] | None:
 def is_terminal(stream: TextIO, environ: Mapping[str, str]) -> bool:
     """Return whether the stream supports colour, progress bars and questions."""
     return stream.isatty() and environ.get("TERM") != "dumb"
+
+
+def fit(line: str, stream: TextIO) -> str:
+    """Wrap a line at words if the stream is a terminal, but never in a command to be pasted."""
+    if not stream.isatty():
+        return line
+    import shutil
+    import textwrap
+
+    width = shutil.get_terminal_size().columns
+    kept = _PASTED.sub(lambda command: command[0].replace(" ", "\0"), line)
+    wrapped = textwrap.fill(
+        kept, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    return wrapped.replace("\0", " ")
 
 
 class Output:
@@ -76,7 +93,7 @@ class Output:
         if hold:
             self._held.append(line)
             return
-        sys.stderr.write(f"{escape_commands(line)}\n")
+        sys.stderr.write(f"{fit(escape_commands(line), sys.stderr)}\n")
         sys.stderr.flush()
 
     def write(self, blocks: Iterable[Block], *, paged: bool = False) -> None:
@@ -170,7 +187,8 @@ def shown_logs(verbosity: int, display: ProgressDisplay) -> Iterator[None]:
         def emit(self, record: logging.LogRecord) -> None:
             time = f"{record.relativeCreated / 1000:.3f} s: " if verbosity > 1 else ""
             subject = f"{log_subject.get()}: " if log_subject.get() else ""
-            line = f"icectl: {time}{subject}{escape_controls(hide_secrets(record.getMessage()))}"
+            message = escape_controls(hide_secrets(record.getMessage()))
+            line = fit(f"icectl: {time}{subject}{message}", sys.stderr)
             with contextlib.suppress(OSError):  # stderr may be closed
                 if not display.print_above(line):
                     sys.stderr.write(f"{line}\n")

@@ -7,7 +7,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING
 
 from icectl.render.blocks import Block, Column, Table, count_column, size_column, time_column
-from icectl.render.text import format_count, format_size, join_first
+from icectl.render.text import format_count, format_size, format_time_short, join_first
 
 if TYPE_CHECKING:
     from icectl.ops.gc.report import GcResult
@@ -33,7 +33,7 @@ def render_gc(result: GcResult) -> Iterator[Block]:
     if any(kind.count for kind in result.garbage):
         yield f"{format_count(total, 'object')} ({format_size(result.bytes_deleted)}) {verb}"
     else:
-        yield "no garbage"
+        yield f"no garbage from before {format_time_short(result.cutoff_at)}"
     if result.backups_deleted:
         size = format_size(result.backup_bytes_deleted)
         backups = format_count(result.backups_deleted, "old backup")

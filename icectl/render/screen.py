@@ -6,6 +6,7 @@ omitted, and only text columns wrap: ids, numbers and names are never broken.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TextIO
@@ -56,6 +57,8 @@ SMALLEST_TEXT = 16
 """Optional columns are omitted before a wrapping column becomes narrower than this."""
 MOST_ROWS = 2000
 """Longer tables are written as plain text, because rich would take too long."""
+_SPACES = re.compile(r"\s+")
+_AFTER_SLASH = re.compile(r"(?<=/)")
 
 
 class _Console(Console):
@@ -159,18 +162,20 @@ def _tables(table: Table, width: int) -> Iterator[RenderableType]:
         yield from map(Text, align(table.columns, rows))
         return
     drawn = RichTable(box=None, pad_edge=False, padding=(0, len(GAP), 0, 0), header_style="title")
-    shown, limit = _fitting_columns(table.columns, zip(*rows, strict=True), width)
-    for one in shown:
+    columns = []
+    for one, fitting in _fitting_columns(table.columns, zip(*rows, strict=True), width):
         column = one.column
+        is_path = column.role == "path" and fitting < one.width
+        columns.append([_fold_path(cell, fitting) for cell in one.cells] if is_path else one.cells)
         drawn.add_column(
             Text(column.title),
             justify="right" if column.right else "left",
             style=column.role or "",
             no_wrap=not column.wraps,
             overflow="fold" if column.wraps else "ellipsis",
-            width=one.width_within(limit),
+            width=fitting,
         )
-    for row in zip(*(one.cells for one in shown), strict=True):
+    for row in zip(*columns, strict=True):
         drawn.add_row(*row)
     yield drawn
 
@@ -182,36 +187,63 @@ class _Shown:
     column: Column
     width: int
     """The width of its title and of every cell, without wrapping."""
+    longest_word: int
     cells: list[Text | Bar]
 
-    def width_within(self, limit: int) -> int:
-        return min(self.width, limit) if self.column.wraps else self.width
+    def width_within(self, limit: int, *, break_words: bool) -> int:
+        if not self.column.wraps:
+            return self.width
+        return min(self.width, limit if break_words else max(limit, self.longest_word))
 
 
 def _fitting_columns(
     columns: Sequence[Column], values: Iterable[Sequence[object]], width: int
-) -> tuple[list[_Shown], int]:
-    """Return the columns to draw, and the width at which those that wrap do so.
+) -> list[tuple[_Shown, int]]:
+    """Return the columns to draw and their widths.
 
-    Optional columns are omitted from the right until the rest fits. rich would cut the lines of a
-    table off if its own widths for columns that wrap were too large together.
+    Optional columns are omitted from the right until the rest fits. Words are broken only if there
+    is no other way. rich would cut the lines of a table off if its own widths for columns that
+    wrap were too large together.
     """
-    shown = []
-    for column, of_column in zip(columns, values, strict=True):
-        cells = [_cell(column, value, width) for value in of_column]
-        widths = (cell.cell_len if isinstance(cell, Text) else BAR_WIDTH for cell in cells)
-        shown.append(_Shown(column, max(display_width(column.title), *widths), cells))
+    every = [_shown(column, cells, width) for column, cells in zip(columns, values, strict=True)]
+    for break_words in (False, True):
+        shown = every[:]
+        for one in reversed(every):
+            if one.column.optional and not _widths(shown, SMALLEST_TEXT, width, break_words):
+                shown.remove(one)
+        for limit in range(width, 0, -1):
+            if found := _widths(shown, limit, width, break_words):
+                return [*zip(shown, found, strict=True)]
+    return [(one, one.width_within(1, break_words=True)) for one in shown]
 
-    def fits(limit: int) -> bool:
-        gaps = len(GAP) * (len(shown) - 1)
-        return sum(one.width_within(limit) for one in shown) + gaps <= width
 
-    for one in reversed(shown[:]):
-        if fits(SMALLEST_TEXT):
-            break
-        if one.column.optional:
-            shown.remove(one)
-    return shown, next((limit for limit in range(width, 1, -1) if fits(limit)), 1)
+def _widths(columns: Sequence[_Shown], limit: int, most: int, break_words: bool) -> list[int]:
+    """Return the widths of columns that wrap at `limit`, or nothing if these are too large."""
+    widths = [one.width_within(limit, break_words=break_words) for one in columns]
+    return widths if sum(widths) + len(GAP) * (len(columns) - 1) <= most else []
+
+
+def _shown(column: Column, values: Sequence[object], width: int) -> _Shown:
+    cells = [_cell(column, value, width) for value in values]
+    widths = (cell.cell_len if isinstance(cell, Text) else BAR_WIDTH for cell in cells)
+    longest_word = 0
+    if column.wraps:
+        between = _AFTER_SLASH if column.role == "path" else _SPACES
+        words = {word for cell in cells for word in between.split(str(cell))}
+        longest_word = min(max(map(display_width, words), default=0), width * 2 // 3)
+    return _Shown(column, max(display_width(column.title), *widths), longest_word, cells)
+
+
+def _fold_path(path: Text | Bar, width: int) -> Text | Bar:
+    """Break a path after a slash."""
+    if isinstance(path, Bar):
+        return path
+    lines = [""]
+    for part in _AFTER_SLASH.split(path.plain):
+        if lines[-1] and display_width(lines[-1] + part) > width:
+            lines.append("")
+        lines[-1] += part
+    return Text("\n".join(lines), path.style)
 
 
 def _cell(column: Column, value: object, width: int) -> Text | Bar:

@@ -29,7 +29,7 @@ def render_stats(result: StatsResult, *, depth: int | None) -> Iterator[Block]:
     size, count = size_column("BYTES", "bytes"), count_column("CHUNKS", "num_chunks")
     groups = (
         Column("PATH", lambda row: "  " * row.level + row.name, "path", wraps=True),
-        *(size, count, _share("bytes", total)),
+        *(size, count, _share("bytes", total, optional=True)),
     )
     containers = (
         Column("PREFIX", lambda one: one.url_prefix, "path", wraps=True),

@@ -524,6 +524,12 @@ class ObjectStore(Storage):
                 f"the bucket {where} does not exist", hint="check its name and the endpoint"
             )
         if failure.status == 404:
+            # Every S3 server answers the listing of an empty directory with success.
+            if not path or path.endswith("/"):
+                return StorageError(
+                    f"{where} cannot be listed: the server answered 404 Not Found",
+                    hint="check the name of the bucket and the endpoint",
+                )
             return ObjectNotFoundError(path)
         if failure.status in (401, 403):
             return StorageError(

@@ -38,6 +38,13 @@ logger = logging.getLogger(__name__)
 ANCHORS = ("repo", "refs/branch.main/ref.json", "refs/branch.main/ZZZZZZZZ.json")
 """Every repository has one of these: spec version 2, 1, and the alpha releases."""
 
+NEEDED_IN_RESPONSE = {
+    "head_object": ("ETag", "LastModified"),
+    "get_object": ("ETag",),
+    "put_object": ("ETag",),
+}
+"""Other servers than those of S3 may answer with success, but without these headers."""
+
 
 class S3Storage(FsspecStore):
     scheme = "s3"
@@ -161,12 +168,16 @@ class S3Storage(FsspecStore):
     async def _call(self, method: str, **arguments: Any) -> Any:
         began = time.monotonic()
         try:
-            return await self._client._call_s3(method, Bucket=self._bucket, **arguments)
+            response = await self._client._call_s3(method, Bucket=self._bucket, **arguments)
         except Exception as error:
             raise failure_of(error) from error
         finally:
             key = arguments.get("Key", arguments.get("Prefix", ""))
             logger.debug("%s %s: %.0f ms", method, key, (time.monotonic() - began) * 1000)
+        for name in NEEDED_IN_RESPONSE.get(method, ()):
+            if name not in response:
+                raise RequestFailure(200, "InvalidResponse", f"without {name}")
+        return response
 
     def _get_object(
         self, key: str, span: tuple[int, int] | None, accept: Callable[[int], None] | None

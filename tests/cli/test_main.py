@@ -63,6 +63,7 @@ def test_help_of_each_group(icectl: Icectl, group: str) -> None:
     assert outcome.code == 0
     for name in app.subcommands(group):
         assert name in outcome.out
+    assert "Examples:" in outcome.out
     assert icectl(group, "help").out == icectl("help", group).out == outcome.out
 
 
@@ -91,6 +92,8 @@ def test_no_arguments_is_a_usage_error_with_the_help(icectl: Icectl) -> None:
     [
         (["remot"], "did you mean remote"),
         (["zzzzzz"], "icectl --help"),
+        (["reset"], "did you mean branch reset"),
+        (["rollback"], "did you mean undo"),
         (["remote", "lst"], "did you mean list"),
         (["remote", "show"], "icectl remote show --help"),
         (["remote", "show", "a", "b"], "icectl remote show --help"),

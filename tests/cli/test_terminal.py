@@ -161,6 +161,25 @@ def test_the_start_of_spark_and_its_tasks_are_shown(environ: dict[str, str], dem
     assert silence < MOST_SILENCE or silence < MOST_SILENCE * slowdown()
 
 
+def test_notes_and_errors_break_at_words_but_not_in_commands(
+    environ: dict[str, str], demo: Path
+) -> None:
+    def said(*arguments: str) -> list[str]:
+        command = [sys.executable, "-m", "icectl.cli.main", *arguments]
+        variables = {**environ, "TERM": "xterm", "ICECTL_REPO": str(demo)}
+        with Terminal(command, variables, columns=WIDTH) as terminal:
+            return terminal.finish()[0].splitlines()
+
+    error = said("gc", "--older-than", "1s")
+    assert len(error) > 2 and max(map(len, error)) <= WIDTH
+    name = "a-branch-with-a-name-that-fills-the-line"
+    said("branch", "create", name, "main", "--quiet")
+    *_, label, command = said("branch", "delete", name)
+    assert label == "icectl: to undo:"
+    assert command.strip().startswith(f"icectl branch create {name} ")
+    assert len(command) > WIDTH
+
+
 def test_json_on_a_terminal_is_indented(environ: dict[str, str]) -> None:
     assert shown(environ, "things", "--json").startswith('{\n  "things": [')
 
@@ -172,6 +191,14 @@ def test_the_pager_gets_what_is_long(environ: dict[str, str]) -> None:
     assert all(line.startswith("P:") for line in lines)
     for without in ({"TERM": "dumb"}, {"ICECTL_PAGER": ""}, {"ICECTL_PAGER": "no-such-pager"}):
         assert "P:" not in shown({**environ, **pager, **without}, "things")
+
+
+def test_no_arguments_page_the_help(environ: dict[str, str]) -> None:
+    with on_terminal({**environ, "ICECTL_PAGER": "sed s/^/P:/"}) as terminal:
+        text, code = terminal.finish()
+    assert code == 2
+    assert all(line.startswith("P:") for line in text.splitlines())
+    assert "Exit codes:" in text
 
 
 def test_leaving_the_pager_early_is_quiet(environ: dict[str, str]) -> None:

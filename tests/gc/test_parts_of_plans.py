@@ -126,7 +126,8 @@ def test_when_no_delete_works(gc: Any, repository: Path, monkeypatch: pytest.Mon
 
 def test_nothing_of_that_kind_asks_nothing(gc: Any) -> None:
     assert gc("--older-than", "7d", "--only", "snapshots", "--yes")[0] == 0
-    assert gc("--older-than", "7d", "--only", "snapshots")[:2] == (0, "no garbage\n")
+    code, out = gc("--older-than", "7d", "--only", "snapshots")[:2]
+    assert code == 0 and out.startswith("no garbage")
 
 
 def test_an_ops_log_that_cannot_be_cut_there_is_told(

@@ -69,6 +69,25 @@ def test_no_width_cuts_off_text_that_wraps(width: int) -> None:
     assert Counter("".join(row).replace(" ", "")) - Counter(shown) <= Counter(row[1] + row[2])
 
 
+def test_a_long_path_is_broken_after_a_slash_only() -> None:
+    columns = [
+        Column("PATH", itemgetter(0), "path", wraps=True),
+        Column("TYPE", itemgetter(1)),
+        Column("SHAPE", itemgetter(2), optional=True),
+    ]
+    name = "values_of_the_second_kind"
+    row = (f"/a/group/of/many/other/things/{name}", "array", "4 x 4 x 100")
+    lines = [line.split()[0] for line in drawn([Table(columns, [row])], width=40)[1:]]
+    assert lines == ["/a/group/of/many/other/things/", name]
+    assert "SHAPE" in drawn([Table(columns, [("/a/b", *row[1:])])], width=40)[0]
+
+
+def test_words_of_several_columns_stay_whole() -> None:
+    columns = [Column(name, itemgetter(n), wraps=True) for n, name in enumerate("AB")]
+    row = ("a_very_long_name_of_something as text", "a " * 30)
+    assert "a_very_long_name_of_something" in drawn([Table(columns, [row])], width=60)[1].split()
+
+
 def test_bars_have_the_length_of_their_share() -> None:
     table = Table([Column("", Share)], [0.5, 0, 2])
     rows = list(plain_lines([table]))[1:]

@@ -635,6 +635,41 @@ class TestWrongPlaces:
         assert_within(60, began)  # the libraries would try for minutes
         assert caught.value.exit_code == 14 and caught.value.hint
 
+    @pytest.mark.parametrize("status", [200, 404])
+    @pytest.mark.parametrize("scheme", ["s3", "gs"])
+    def test_a_web_server_is_no_damaged_repository(
+        self, scheme: str, status: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        class Website(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                self.send_response(status)
+                self.end_headers()
+                self.wfile.write(b"" if self.command == "HEAD" else b"<html>Welcome!</html>")
+
+            do_HEAD = do_PUT = do_GET  # noqa: N815
+
+            def log_message(self, *arguments: object) -> None:
+                pass
+
+        monkeypatch.setattr("icectl.storage.retry.FIRST_DELAY", 0.001)
+        with ThreadingHTTPServer(("127.0.0.1", 0), Website) as server:
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            url = f"http://127.0.0.1:{server.server_port}"
+            options = {"endpoint_url": url, "anonymous": "true"}
+            for place in (f"{scheme}://bucket/prefix", f"{scheme}://bucket"):
+                storage = open_storage(place, options)
+                requests: list[Callable[[Storage], object]] = [
+                    lambda storage: storage.put_if_absent("repo", b"x")
+                ]
+                if status == 404:  # any XML could be a listing
+                    requests.append(lambda storage: list(storage.list("refs")))
+                    requests.append(lambda storage: list(storage.list_directories("")))
+                for request in requests:
+                    with pytest.raises(StorageError) as caught:
+                        request(storage)
+                    assert not isinstance(caught.value, ObjectNotFoundError)
+            server.shutdown()
+
     def test_no_credentials(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("HOME", str(tmp_path))
         monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")

@@ -240,7 +240,7 @@ def _remote(name: str, place: Location) -> Remote:
 
 _COLUMNS = (
     Column("NAME", lambda one: one.name, "branch"),
-    Column("LOCATION", lambda one: one.location, wraps=True),
+    Column("LOCATION", lambda one: one.location, "path", wraps=True),
 )
 
 
