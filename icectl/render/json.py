@@ -85,6 +85,11 @@ def render_json(document: Any, *, indent: bool = False) -> str:
     return text.replace("##[", "\\u0023#[")
 
 
+def show_json(value: object) -> str:
+    """Return a value of a user for text output, which escapes control characters itself."""
+    return json.dumps(to_json(value), ensure_ascii=False)
+
+
 def _field_to_json(name: str, value: Any) -> Any:
     if name.endswith("_at") and isinstance(value, int) and not isinstance(value, bool):
         return format_time(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, Literal
@@ -24,7 +23,7 @@ from icectl.ops.ops_log import (
 )
 from icectl.ops.undo.run import UndoResult
 from icectl.render.blocks import Block, Line, Role
-from icectl.render.json import to_json
+from icectl.render.json import show_json, to_json
 from icectl.render.text import format_count, format_time, format_time_short
 
 SENTENCES = {
@@ -207,7 +206,7 @@ def _named_status(change: ValueChange) -> ValueChange:
 
 
 def _text(value: object) -> str:
-    return "(none)" if value is None else json.dumps(to_json(value), ensure_ascii=False)
+    return "(none)" if value is None else show_json(value)
 
 
 def undo_document(result: UndoResult) -> dict[str, Any]:
