@@ -50,7 +50,10 @@ def build_policy(given: dict[str, Any], read_clock: Callable[[], int]) -> Policy
             )
         is_number = isinstance(value, int) and not isinstance(value, bool)
         if name == "older_than":
-            values[name] = _parse_cutoff(str(value), read_clock())
+            now = read_clock()
+            values[name] = parse_moment(str(value), now)
+            if values[name] > now + LATEST_CUTOFF:  # such as a mistyped year
+                raise UsageError("--older-than is in the future", hint="give an age such as 7d")
         elif name == "keep_within":
             values[name] = parse_age(str(value))
         elif name in ("keep_tagged", "branch", "protect"):
@@ -71,11 +74,3 @@ def _parse_globs(name: str, globs: Any) -> tuple[str, ...]:
         option = f"--{name.replace('_', '-')}"
         raise UsageError(f"{option} is empty", hint="give a name or a glob such as 'v*'")
     return tuple(globs)
-
-
-def _parse_cutoff(text: str, now: int) -> int:
-    """Return the time; raise `UsageError` if it is in the future, such as a mistyped year."""
-    cutoff = parse_moment(text, now)
-    if cutoff > now + LATEST_CUTOFF:
-        raise UsageError("--older-than is in the future", hint="give an age such as 7d")
-    return cutoff

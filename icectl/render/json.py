@@ -46,7 +46,9 @@ def to_json(value: Any) -> Any:
     if is_dataclass(value):
         values = ((field.name, getattr(value, field.name)) for field in fields(value))
         return {
-            name.rstrip("_"): _field_to_json(name, one) for name, one in values if one is not ABSENT
+            name.rstrip("_"): format_time(one) if _is_time(name, one) else to_json(one)
+            for name, one in values
+            if one is not ABSENT
         }
     if isinstance(value, bytes | bytearray | memoryview):
         from base64 import b64encode
@@ -90,7 +92,5 @@ def show_json(value: object) -> str:
     return json.dumps(to_json(value), ensure_ascii=False)
 
 
-def _field_to_json(name: str, value: Any) -> Any:
-    if name.endswith("_at") and isinstance(value, int) and not isinstance(value, bool):
-        return format_time(value)
-    return to_json(value)
+def _is_time(name: str, value: object) -> bool:
+    return name.endswith("_at") and isinstance(value, int) and not isinstance(value, bool)

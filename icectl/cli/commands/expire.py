@@ -80,8 +80,8 @@ def expire(
     the transaction logs in between, so diffs remain correct.
     """
     retention = read_policy(context, asdict(rules), policy) or Policy()
-    retention.check()
     storage = context.open_storage()
+    retention.check()
     render = partial(render_expiration, every=all_)
     repository = open_repository(storage, for_update=not dry_run)
     build = partial(build_result, repository, progress=context.progress)
