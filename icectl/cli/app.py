@@ -2,11 +2,7 @@
 
 `COMMANDS` lists all commands. Only the module of the called command is imported, so
 `icectl --help` and single commands start fast; a test checks that the summaries match the
-docstrings.
-
-To add a command: write `@command() def NAME(context, ...)` in `icectl/cli/commands/`, with
-`Annotated` typer options (aliases in `icectl.cli.options`; the metavar selects the completion) and
-EXAMPLES, add its line to `COMMANDS`, and run `make generate`.
+docstrings. CONTRIBUTING.md says how to add a command.
 """
 
 from __future__ import annotations

@@ -21,10 +21,11 @@ if TYPE_CHECKING:
     from icectl.storage.contract import Storage
 
 _HARMLESS = re.compile(r"[\w/@][\w./@+-]*")
+Finder = Callable[[typer.Context, str], Iterable[str]]
 Completer = Callable[[typer.Context, str], list[str]]
 
 
-def _completer(find: Callable[[typer.Context, str], Iterable[str]]) -> Completer:
+def _completer(find: Finder) -> Completer:
     def complete(ctx: typer.Context, incomplete: str) -> list[str]:
         try:
             names = sorted(find(ctx, incomplete))
@@ -102,33 +103,33 @@ def _operations(ctx: typer.Context, incomplete: str) -> Iterable[str]:
     return [f"@{number}" for number in range(len(updates))]
 
 
-def _paths(incomplete: str, *, directories_only: bool) -> Iterable[str]:
+def _paths(_ctx: typer.Context, incomplete: str) -> Iterable[str]:
     directory, slash, _ = incomplete.rpartition("/")
     for entry in os.scandir((directory + slash) or "."):
-        if entry.is_dir():
-            yield f"{directory}{slash}{entry.name}/"
-        elif not directories_only:
-            yield f"{directory}{slash}{entry.name}"
+        yield f"{directory}{slash}{entry.name}" + ("/" if entry.is_dir() else "")
 
 
-BY_METAVAR: dict[str | None, Completer] = {
-    "REF": _completer(_refs),
-    "FROM": _completer(_refs),
-    "TO": _completer(_refs),
-    "BRANCH": _completer(lambda ctx, _: _names(ctx).branches),
-    "TAG": _completer(lambda ctx, _: _names(ctx).tags),
-    "PATH": _completer(_nodes),
-    "REMOTE": _completer(_remotes),
-    "LOCATION": _completer(
-        lambda ctx, word: [*_remotes(ctx, word), *_paths(word, directories_only=True)]
-    ),
-    "FILE": _completer(lambda _ctx, word: _paths(word, directories_only=False)),
-    "DIRECTORY": _completer(lambda _ctx, word: _paths(word, directories_only=True)),
-    "FLAG": _completer(lambda *_: import_module("icectl.model.repo").FEATURE_FLAGS.values()),
-    "CONFIG_KEY": _completer(lambda *_: import_module("icectl.ops.config_keys").KEYS),
-    "CODE": _completer(lambda *_: [*import_module("icectl.checks.rules").catalogue(), "all"]),
-    "OP": _completer(_operations),
-    "KIND": _completer(lambda *_: import_module("icectl.ops.ops_log").KINDS),
-    "KINDS": _completer(lambda *_: ("snapshots", "transaction_logs", "manifests", "chunks")),
+def _directories(ctx: typer.Context, incomplete: str) -> Iterable[str]:
+    return [path for path in _paths(ctx, incomplete) if path.endswith("/")]
+
+
+_FINDERS: dict[str, Finder] = {
+    "REF": _refs,
+    "FROM": _refs,
+    "TO": _refs,
+    "BRANCH": lambda ctx, _: _names(ctx).branches,
+    "TAG": lambda ctx, _: _names(ctx).tags,
+    "PATH": _nodes,
+    "REMOTE": _remotes,
+    "LOCATION": lambda ctx, word: [*_remotes(ctx, word), *_directories(ctx, word)],
+    "FILE": _paths,
+    "DIRECTORY": _directories,
+    "FLAG": lambda *_: import_module("icectl.model.repo").FEATURE_FLAGS.values(),
+    "CONFIG_KEY": lambda *_: import_module("icectl.ops.config_keys").KEYS,
+    "CODE": lambda *_: [*import_module("icectl.checks.rules").catalogue(), "all"],
+    "OP": _operations,
+    "KIND": lambda *_: import_module("icectl.ops.ops_log").KINDS,
+    "KINDS": lambda *_: ("snapshots", "transaction_logs", "manifests", "chunks"),
 }
+BY_METAVAR = {metavar: _completer(find) for metavar, find in _FINDERS.items()}
 """The completion for each metavar, the same in every command."""

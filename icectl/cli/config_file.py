@@ -100,10 +100,14 @@ def config_path(environ: Mapping[str, str]) -> Path:
 
 def read_config_file(environ: Mapping[str, str]) -> ConfigFile:
     """Return the parsed file, which is empty if it does not exist."""
+    import tomllib
+
     path = config_path(environ)
     try:
         text = path.read_text(encoding="utf-8")
-        return ConfigFile(path, text, _parse(text))
+        document = tomllib.loads(text)
+        _check_integers(document)
+        return ConfigFile(path, text, document)
     except FileNotFoundError:
         return ConfigFile(path, "", {})
     except OSError as error:
@@ -165,14 +169,6 @@ def _trailing_comments(text: str) -> str:
     while start and (not lines[start - 1].strip() or lines[start - 1].lstrip().startswith("#")):
         start -= 1
     return "".join(lines[start:]).lstrip("\n")
-
-
-def _parse(text: str) -> dict[str, Any]:
-    import tomllib
-
-    document = tomllib.loads(text)
-    _check_integers(document)
-    return document
 
 
 def _check_integers(value: object) -> None:

@@ -66,10 +66,6 @@ class CommandContext:
 
         return read_config_file(self.environ)
 
-    def policy(self, name: str) -> dict[str, Any]:
-        """Return the unchecked rules of a policy in the config file."""
-        return self.config.policy(self.options.repo or self.environ.get("ICECTL_REPO"), name)
-
     def for_repository(self, name: str) -> CommandContext:
         """Return the context of the same run with another repository."""
         context = copy(self)

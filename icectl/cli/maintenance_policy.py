@@ -54,7 +54,12 @@ class MaintenanceTable:
 
     def policy_at(self, now: int, local_now: int) -> MaintenancePolicy:
         """The policy at the time `now` of the storage; `local_now` chooses the sample of today."""
-        self._check_keys()
+        _check_known(self.values, KEYS, self._malformed)
+        if not any(key in self.values for key in STEPS):
+            raise self._malformed("", f"it needs one of {', '.join(STEPS)}")
+        for key, needed in NEEDS.items():
+            if key in self.values and needed not in self.values:
+                raise self._malformed(key, f"it requires {needed}")
         protect = self._parse(PROTECT, _parse_globs) or ()
         expire = self._parse(EXPIRE, lambda name: self._expiration(name, now))
         if expire is not None and expire.delete_expired_branches:
@@ -66,14 +71,6 @@ class MaintenanceTable:
             gc=self._collection(now),
             validate=self._validation(local_now),
         )
-
-    def _check_keys(self) -> None:
-        _check_known(self.values, KEYS, self._malformed)
-        if not any(key in self.values for key in STEPS):
-            raise self._malformed("", f"it needs one of {', '.join(STEPS)}")
-        for key, needed in NEEDS.items():
-            if key in self.values and needed not in self.values:
-                raise self._malformed(key, f"it requires {needed}")
 
     def _expiration(self, name: object, now: int) -> Policy:
         rules = self.config.policy(self.repository, _parse_text(name))

@@ -66,11 +66,6 @@ class MaintenanceRun:
     _stopping: threading.Event = field(default_factory=threading.Event)
     _noted: set[str] = field(default_factory=set)
 
-    def check(self) -> None:
-        """Raise `UsageError` for a mistake in any policy, before anything is done."""
-        for table in self.tables:
-            table.policy_at(self.context.now(), self.context.now())
-
     def run(
         self, *, dry_run: bool, show: Callable[[RepositoryMaintenance], None]
     ) -> list[RepositoryMaintenance]:

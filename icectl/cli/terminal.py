@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from itertools import chain, islice
-from typing import TYPE_CHECKING, Self, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TextIO, TypeVar
 
 from icectl.errors import IcectlError
 from icectl.model.redaction import hide_secrets
@@ -109,7 +109,9 @@ class Output:
         from icectl.render.screen import draw, make_console
 
         blocks = self._begun(blocks)
-        stream = self._stream(paged)
+        if self._pager is None and paged and is_terminal(sys.stdout, self._environ):
+            self._pager = _start_pager(self._environ)
+        stream: Any = sys.stdout if self._pager is None else self._pager.stdin
         width = shutil.get_terminal_size().columns
         console = make_console(
             stream, self._environ, no_color=self._no_color, terminal=True, width=width
@@ -136,13 +138,6 @@ class Output:
         with _reported_failures():
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
-
-    def _stream(self, paged: bool) -> TextIO:
-        if self._pager is None and paged and is_terminal(sys.stdout, self._environ):
-            self._pager = _start_pager(self._environ)
-        if self._pager is not None and self._pager.stdin is not None:
-            return self._pager.stdin  # type: ignore[return-value]
-        return sys.stdout
 
 
 @contextlib.contextmanager

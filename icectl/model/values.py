@@ -28,3 +28,13 @@ class UnknownField:
     table: str
     slot: int
     count: int
+
+
+class Absent:
+    """The value of a key that is not there; null is a value."""
+
+    def __repr__(self) -> str:
+        return "ABSENT"
+
+
+ABSENT = Absent()

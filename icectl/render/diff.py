@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from icectl.model.snapshot import path_sort_key
+from icectl.model.values import ABSENT
 from icectl.ops.diff.boxes import find_boxes
-from icectl.ops.diff.result import ABSENT, ChunkChanges, NodeDiff, ValueChange
+from icectl.ops.diff.result import ChunkChanges, NodeDiff, ValueChange
 from icectl.render.blocks import Block, Column, Role, Table, Tree, TreeEntry
 from icectl.render.text import format_count, format_size
 
@@ -104,24 +106,20 @@ def render_names(diff: NodeDiff, chunks: Iterable[ChunkChanges]) -> Iterator[Blo
 
 
 def _collect(diff: NodeDiff, chunks: Iterable[ChunkChanges]) -> dict[str, _Node]:
-    nodes: dict[str, _Node] = {}
-
-    def at(path: str) -> _Node:
-        return nodes.setdefault(path, _Node())
-
+    nodes: defaultdict[str, _Node] = defaultdict(_Node)
     for path in (*diff.new_groups, *diff.new_arrays):
-        at(path).new = True
+        nodes[path].new = True
     for path in (*diff.deleted_groups, *diff.deleted_arrays):
-        at(path).deleted = True
+        nodes[path].deleted = True
     for path in (*diff.updated_groups, *diff.updated_arrays):
-        at(path).updated = True
+        nodes[path].updated = True
     for change in diff.metadata_changes:
-        at(change.path).values = change.changes
+        nodes[change.path].values = change.changes
     for move in diff.moved_nodes:
-        at(move.to).moved_from = move.from_
-        at(move.to).followed_parent = move.with_parent
+        nodes[move.to].moved_from = move.from_
+        nodes[move.to].followed_parent = move.with_parent
     for changes in chunks:
-        at(changes.path).chunks.append(changes)
+        nodes[changes.path].chunks.append(changes)
     return {path: nodes[path] for path in sorted(nodes, key=path_sort_key)}
 
 
@@ -231,10 +229,7 @@ def diff_document(
         "fallback": diff.fallback,
         **{name: getattr(diff, name) for name in NODE_LISTS},
         "moved_nodes": [{"from": move.from_, "to": move.to} for move in diff.moved_nodes],
-        "metadata_changes": [
-            {"path": change.path, "changes": _values_document(change.changes)}
-            for change in diff.metadata_changes
-        ],
+        "metadata_changes": diff.metadata_changes,
         **of_chunks,
     }
 
@@ -246,24 +241,14 @@ def diff_lines(
     values = {change.path: change.changes for change in diff.metadata_changes}
     for name in NODE_LISTS:
         for path in getattr(diff, name):
-            line = {"change": name, "path": path}
+            line: dict[str, Any] = {"change": name, "path": path}
             if name.startswith("updated") and path in values:
-                line["changes"] = _values_document(values[path])
+                line["changes"] = values[path]
             yield line
     for move in diff.moved_nodes:
         yield {"change": "moved_nodes", "from": move.from_, "to": move.to}
     for name, document in _chunk_documents(chunks, coordinates):
         yield {"change": name, **document}
-
-
-def _values_document(changes: Iterable[ValueChange]) -> list[dict[str, Any]]:
-    """Return the changes; a side without the value has no key for it."""
-    documents = []
-    for change in changes:
-        sides = {"before": change.before, "after": change.after}
-        there = {side: value for side, value in sides.items() if value is not ABSENT}
-        documents.append({"pointer": change.pointer, **there})
-    return documents
 
 
 def _chunk_documents(

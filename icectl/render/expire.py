@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from icectl.ops.expire.report import ExpireResult, Freed, SnapshotFate
+from icectl.ops.expire.report import ExpireResult, SnapshotFate
 from icectl.render.blocks import Block, Column, Table, time_column
 from icectl.render.text import first_line, format_count, format_counts, format_size
 
@@ -30,7 +30,12 @@ def render_expiration(result: ExpireResult, *, every: bool = False) -> Iterator[
     for ref in (*refs, *(f"tag {name}" for name in result.deleted_tags)):
         yield f"{ref} {'would be deleted' if result.dry_run else 'deleted'}"
     if result.could_free is not None and result.released_snapshots:
-        yield _render_freed(result.could_free)
+        freed = result.could_free
+        counts = {"snapshot": freed.snapshots, "manifest": freed.manifests}
+        if freed.chunks is not None:
+            counts["chunk"] = freed.chunks
+        size = "" if freed.bytes is None else f", about {format_size(freed.bytes)}"
+        yield f"gc could then delete {format_counts(counts)}{size}"
 
 
 def _table(fates: Sequence[SnapshotFate], every: bool) -> Iterator[Block]:
@@ -55,11 +60,3 @@ _COLUMNS = (
     Column("MESSAGE", lambda fate: first_line(fate.message), wraps=True),
     Column("WHY", _why, wraps=True),
 )
-
-
-def _render_freed(freed: Freed) -> str:
-    counts = {"snapshot": freed.snapshots, "manifest": freed.manifests}
-    if freed.chunks is not None:
-        counts["chunk"] = freed.chunks
-    size = "" if freed.bytes is None else f", about {format_size(freed.bytes)}"
-    return f"gc could then delete {format_counts(counts)}{size}"

@@ -1,10 +1,10 @@
 """Convert any result to the stable documents of `--json` and `--jsonl`.
 
-Dataclasses become objects with the names of their fields (without a trailing underscore), ids
-become base32, and an integer in a dataclass field `..._at` is a time and becomes RFC 3339. This
-does not apply to keys of a mapping, which may be metadata of a user. Integers beyond 2^53, NaN and
-infinities become strings, other bytes base64, and enum members their lower-case names. The output
-is ASCII, so it cannot contain control sequences for a terminal.
+Dataclasses become objects with the names of their fields (without a trailing underscore, and
+without fields that are `ABSENT`), ids become base32, and an integer in a dataclass field `..._at`
+is a time and becomes RFC 3339. This does not apply to keys of a mapping, which may be metadata of a
+user. Integers beyond 2^53, NaN and infinities become strings, other bytes base64, and enum members
+their lower-case names. The output is ASCII, so it cannot contain control sequences for a terminal.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from enum import Enum
 from typing import Any
 
 from icectl.model.ids import ObjectId
+from icectl.model.values import ABSENT
 from icectl.render.text import format_time
 
 _LARGEST_EXACT = 2**53
@@ -43,9 +44,11 @@ def to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): to_json(item) for key, item in value.items()}
     if is_dataclass(value):
+        values = ((field.name, getattr(value, field.name)) for field in fields(value))
         return {
-            field.name.rstrip("_"): _field_to_json(field.name, getattr(value, field.name))
-            for field in fields(value)
+            name.rstrip("_"): format_time(one) if _is_time(name, one) else to_json(one)
+            for name, one in values
+            if one is not ABSENT
         }
     if isinstance(value, bytes | bytearray | memoryview):
         from base64 import b64encode
@@ -84,7 +87,10 @@ def render_json(document: Any, *, indent: bool = False) -> str:
     return text.replace("##[", "\\u0023#[")
 
 
-def _field_to_json(name: str, value: Any) -> Any:
-    if name.endswith("_at") and isinstance(value, int) and not isinstance(value, bool):
-        return format_time(value)
-    return to_json(value)
+def show_json(value: object) -> str:
+    """Return a value of a user for text output, which escapes control characters itself."""
+    return json.dumps(to_json(value), ensure_ascii=False)
+
+
+def _is_time(name: str, value: object) -> bool:
+    return name.endswith("_at") and isinstance(value, int) and not isinstance(value, bool)

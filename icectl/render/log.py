@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING
 from icectl.model.ids import SnapshotId
 from icectl.ops.log import CommitWithChanges, WholeCommit
 from icectl.render.blocks import Block, Column, Line, Part, Table, size_column
-from icectl.render.json import to_json
+from icectl.render.json import show_json
 from icectl.render.text import (
     first_line,
     format_count,
@@ -66,7 +65,7 @@ def render_commit(commit: Commit) -> Iterator[Line]:
     yield ("snapshot ", (str(commit.id), "id"), *_names(commit))
     yield f"Date:     {format_time_short(commit.flushed_at)}"
     if commit.metadata:
-        yield f"Metadata: {json.dumps(to_json(commit.metadata), ensure_ascii=False)}"
+        yield f"Metadata: {show_json(commit.metadata)}"
     yield ""
     for line in message_lines(commit.message):
         yield f"    {line}".rstrip()

@@ -7,14 +7,9 @@ from collections.abc import Iterator, Sequence
 from icectl.ops.expire.report import Freed
 from icectl.ops.gc.report import GcResult
 from icectl.ops.maintain import RepositoryMaintenance
-from icectl.ops.validate.report import ValidateResult
 from icectl.render.blocks import Block
-from icectl.render.text import (
-    format_count,
-    format_duration,
-    format_size,
-    format_time_short,
-)
+from icectl.render.text import format_count, format_duration, format_size, format_time_short
+from icectl.render.validate import format_findings
 
 INDENT = "    "
 SHOWN = 10
@@ -107,7 +102,9 @@ def _describe_steps(done: RepositoryMaintenance) -> Iterator[str]:
     if done.gc is not None:
         yield from _describe_gc(done.gc)
     if done.validate is not None:
-        yield _describe_validation(done.validate)
+        verdict = "sound" if done.validate.ok else "problems found"
+        found = format_findings(done.validate)
+        yield f"{verdict} at level {done.validate.level}" + (f": {found}" if found else "")
 
 
 def _describe_gc(gc: GcResult) -> Iterator[str]:
@@ -119,13 +116,6 @@ def _describe_gc(gc: GcResult) -> Iterator[str]:
         yield f"{format_count(len(gc.failures), 'object')} could not be deleted"
     elif not gc.is_complete:
         yield "stopped at the time limit; the next run continues"
-
-
-def _describe_validation(result: ValidateResult) -> str:
-    counts = (("error", result.errors), ("warning", result.warnings), ("note", result.infos))
-    found = ", ".join(format_count(count, name) for name, count in counts if count)
-    verdict = "sound" if result.ok else "problems found"
-    return f"{verdict} at level {result.level}" + (f": {found}" if found else "")
 
 
 def _render_attention(done: RepositoryMaintenance) -> Iterator[Block]:

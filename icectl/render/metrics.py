@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import GaugeMetricFamily
@@ -17,9 +17,6 @@ from prometheus_client.registry import Collector
 
 from icectl.model.repo import Availability
 from icectl.ops.metrics import MaintenanceMetrics, RepositoryMetrics
-
-if TYPE_CHECKING:
-    from icectl.ops.gc.report import KindSummary
 
 Values = Iterable[tuple[tuple[str, ...], float | None]]
 """The values of the labels after `repository`, and the number; None is left out."""
@@ -32,24 +29,24 @@ UNITS = ("seconds", "bytes")
 class Metric:
     name: str
     help: str
-    read: Callable[[Any], Values]
+    read: str | Callable[[Any], Values]
+    """The attribute with the number, or a function for a metric with labels."""
     labels: tuple[str, ...] = ()
 
     @property
     def unit(self) -> str:
         return next((unit for unit in UNITS if self.name.endswith(f"_{unit}")), "")
 
+    def values(self, measured: object) -> Values:
+        if callable(self.read):
+            return self.read(measured)
+        for attribute in self.read.split("."):
+            measured = None if measured is None else getattr(measured, attribute)
+        return (((), cast("float | None", measured)),)
 
-def _one(value: float | None) -> Values:
-    return (((), value),)
-
-
-def _seconds(microseconds: int | None) -> float | None:
-    return None if microseconds is None else microseconds / 1e6
-
-
-def _time(microseconds: int | None) -> Values:
-    return _one(_seconds(microseconds))
+    def convert(self, number: float) -> float:
+        """Times are microseconds in icectl, and seconds in metrics."""
+        return number / 1e6 if self.name.endswith("_timestamp_seconds") else number
 
 
 def _availability(metrics: RepositoryMetrics) -> Values:
@@ -59,28 +56,23 @@ def _availability(metrics: RepositoryMetrics) -> Values:
 
 
 def _chunk_bytes(metrics: RepositoryMetrics) -> Values:
-    if (deep := metrics.deep) is None:
-        return ()
-    return (
-        (("native",), deep.native_bytes),
-        (("virtual",), deep.virtual_bytes),
-        (("inlined",), deep.inlined_bytes),
-    )
+    names = ("native", "virtual", "inlined") if metrics.deep is not None else ()
+    return (((name,), getattr(metrics.deep, f"{name}_bytes")) for name in names)
 
 
-def _counts(kinds: Iterable[KindSummary] | None) -> Values:
-    return (((one.kind,), one.count) for one in kinds or ())
+def _by_kind(what: str, number: str) -> Callable[[RepositoryMetrics], Values]:
+    """Read this number of each kind of objects, or of garbage."""
 
+    def read(metrics: RepositoryMetrics) -> Values:
+        kinds = getattr(metrics.deep, what, None) or ()
+        return (((one.kind,), getattr(one, number)) for one in kinds)
 
-def _sizes(kinds: Iterable[KindSummary] | None) -> Values:
-    return (((one.kind,), one.bytes) for one in kinds or ())
+    return read
 
 
 REPOSITORY = (
     Metric(
-        "icectl_repository_spec_version",
-        "Version of the Icechunk specification.",
-        lambda of: _one(of.spec_version),
+        "icectl_repository_spec_version", "Version of the Icechunk specification.", "spec_version"
     ),
     Metric(
         "icectl_repository_availability",
@@ -91,51 +83,45 @@ REPOSITORY = (
     Metric(
         "icectl_branch_newest_commit_timestamp_seconds",
         "Time of the newest commit of the branch.",
-        lambda of: (((one.name,), _seconds(one.flushed_at)) for one in of.branches),
+        lambda of: (((one.name,), one.flushed_at) for one in of.branches),
         ("branch",),
     ),
-    Metric("icectl_branches", "Branches.", lambda of: _one(len(of.branches))),
-    Metric("icectl_tags", "Tags.", lambda of: _one(of.num_tags)),
+    Metric("icectl_branches", "Branches.", lambda of: [((), len(of.branches))]),
+    Metric("icectl_tags", "Tags.", "num_tags"),
     Metric(
         "icectl_deleted_tags",
         "Names of deleted tags, which cannot be used again.",
-        lambda of: _one(of.num_deleted_tags),
+        "num_deleted_tags",
     ),
-    Metric("icectl_snapshots", "Snapshots in the repo file.", lambda of: _one(of.num_snapshots)),
+    Metric("icectl_snapshots", "Snapshots in the repo file.", "num_snapshots"),
     Metric(
         "icectl_operations",
         "Operations in the ops log of the repo file; older ones are in its backups.",
-        lambda of: _one(of.num_operations),
+        "num_operations",
     ),
     Metric(
         "icectl_last_operation_timestamp_seconds",
         "Time of the newest operation.",
-        lambda of: _time(of.last_operation_at),
+        "last_operation_at",
     ),
     Metric(
         "icectl_last_gc_timestamp_seconds",
         "Time of the newest garbage collection that the ops log of the repo file records.",
-        lambda of: _time(of.last_gc_at),
+        "last_gc_at",
     ),
     Metric(
         "icectl_last_expiration_timestamp_seconds",
         "Time of the newest expiration that the ops log of the repo file records.",
-        lambda of: _time(of.last_expiration_at),
+        "last_expiration_at",
     ),
+    Metric("icectl_repo_file_size_bytes", "Size of the repo file.", "repo_size_bytes"),
     Metric(
-        "icectl_repo_file_size_bytes",
-        "Size of the repo file.",
-        lambda of: _one(of.repo_size_bytes),
-    ),
-    Metric(
-        "icectl_backups",
-        "Backups of the repo file in overwritten/.",
-        lambda of: _one(of.overwritten and of.overwritten.num_backups),
+        "icectl_backups", "Backups of the repo file in overwritten/.", "overwritten.num_backups"
     ),
     Metric(
         "icectl_backups_size_bytes",
         "Size of the backups of the repo file.",
-        lambda of: _one(of.overwritten and of.overwritten.size_bytes),
+        "overwritten.size_bytes",
     ),
     Metric(
         "icectl_chunk_size_bytes",
@@ -146,49 +132,42 @@ REPOSITORY = (
     Metric(
         "icectl_chunks",
         "Chunks reachable from a branch or tag, as in icectl stats.",
-        lambda of: _one(of.deep and of.deep.num_chunks),
+        "deep.num_chunks",
     ),
-    Metric(
-        "icectl_objects",
-        "Objects in the storage.",
-        lambda of: _counts(of.deep and of.deep.objects),
-        ("kind",),
-    ),
+    Metric("icectl_objects", "Objects in the storage.", _by_kind("objects", "count"), ("kind",)),
     Metric(
         "icectl_objects_size_bytes",
         "Size of the objects in the storage.",
-        lambda of: _sizes(of.deep and of.deep.objects),
+        _by_kind("objects", "bytes"),
         ("kind",),
     ),
     Metric(
         "icectl_garbage_objects",
         "Objects that gc would delete.",
-        lambda of: _counts(of.deep and of.deep.garbage),
+        _by_kind("garbage", "count"),
         ("kind",),
     ),
     Metric(
         "icectl_garbage_size_bytes",
         "Size of the objects that gc would delete.",
-        lambda of: _sizes(of.deep and of.deep.garbage),
+        _by_kind("garbage", "bytes"),
         ("kind",),
     ),
     Metric(
         "icectl_garbage_cutoff_timestamp_seconds",
         "Only objects created before this time count as garbage.",
-        lambda of: _time(of.deep and of.deep.garbage_cutoff_at),
+        "deep.garbage_cutoff_at",
     ),
 )
 
 MAINTENANCE = (
     Metric(
-        "icectl_maintenance_exit_code",
-        "Exit code of the last run of icectl maintain.",
-        lambda of: _one(of.exit_code),
+        "icectl_maintenance_exit_code", "Exit code of the last run of icectl maintain.", "exit_code"
     ),
     Metric(
         "icectl_maintenance_last_run_timestamp_seconds",
         "Time of the last run of icectl maintain.",
-        lambda of: _time(of.last_run_at),
+        "last_run_at",
     ),
     Metric(
         "icectl_maintenance_duration_seconds",
@@ -205,12 +184,12 @@ MAINTENANCE = (
     Metric(
         "icectl_maintenance_deleted_bytes",
         "Size of the objects that the last run deleted.",
-        lambda of: _one(of.deleted_bytes),
+        "deleted_bytes",
     ),
     Metric(
         "icectl_maintenance_failed_objects",
         "Objects that the last run could not delete.",
-        lambda of: _one(of.failed_objects),
+        "failed_objects",
     ),
     Metric(
         "icectl_maintenance_findings",
@@ -234,10 +213,10 @@ class _Measurements(Collector):
                     metric.name, metric.help, labels=labels, unit=metric.unit
                 )
                 for one in self._measured:
-                    for values, number in metric.read(one[position]) if one[position] else ():
+                    for values, number in metric.values(one[position]) if one[position] else ():
                         if number is not None:
                             texts = map(self._text, (one[0], *values))
-                            family.add_metric([*texts], number)
+                            family.add_metric([*texts], metric.convert(number))
                 if family.samples:
                     yield family
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import fields
 from typing import Any, Literal
@@ -24,7 +23,7 @@ from icectl.ops.ops_log import (
 )
 from icectl.ops.undo.run import UndoResult
 from icectl.render.blocks import Block, Line, Role
-from icectl.render.json import to_json
+from icectl.render.json import show_json, to_json
 from icectl.render.text import format_count, format_time, format_time_short
 
 SENTENCES = {
@@ -122,14 +121,16 @@ def describe_beyond_reach(end: OpsLogBeyondReach) -> str:
 
 
 def describe_update(entry: ListedOperation) -> str:
-    """Describe the operation."""
     match entry.update.update_type:
         case FeatureFlagChangedUpdate(flag_id, new_value, is_set):
             name = FEATURE_FLAGS.get(flag_id, f"number {flag_id}")
             state = ("on" if new_value else "off") if is_set else "back to its default"
             return f"feature flag {name} turned {state}"
-        case RepoStatusChangedUpdate(status):
-            return _describe_status(status)
+        case RepoStatusChangedUpdate(None):
+            return "status changed"
+        case RepoStatusChangedUpdate(RepoStatus(availability, _, reason)):
+            name = format_availability(availability).replace("_", "-")
+            return f"status set to {name}" + (f": {reason}" if reason else "")
         case update:
             sentence = SENTENCES[update.kind]
             if entry.target is None:
@@ -142,14 +143,6 @@ def format_availability(availability: int) -> str:
     """Return text such as `read_only`, or the number if it is unknown."""
     known = availability in set(Availability)
     return Availability(availability).name.lower() if known else str(availability)
-
-
-def _describe_status(status: RepoStatus | None) -> str:
-    if status is None:
-        return "status changed"
-    reason = status.limited_availability_reason
-    name = format_availability(status.availability).replace("_", "-")
-    return f"status set to {name}" + (f": {reason}" if reason else "")
 
 
 MOST_LISTED = 20
@@ -207,7 +200,7 @@ def _named_status(change: ValueChange) -> ValueChange:
 
 
 def _text(value: object) -> str:
-    return "(none)" if value is None else json.dumps(to_json(value), ensure_ascii=False)
+    return "(none)" if value is None else show_json(value)
 
 
 def undo_document(result: UndoResult) -> dict[str, Any]:

@@ -121,12 +121,9 @@ def render_stats_csv(items: Sequence[Any]) -> Iterator[str]:
         names = [field.name for field in fields(item)]
         if not lines:
             writer.writerow(names)
-        writer.writerow(_csv_cell(item, name) for name in names)
+        cells = to_json(item)
+        # Numbers stay numbers, even if JSON would use strings.
+        texts = [name for name in names if not isinstance(getattr(item, name), int | float)]
+        cells |= {name: escape_cell(cells[name]) for name in texts if isinstance(cells[name], str)}
+        writer.writerow(cells.values())
     yield from lines
-
-
-def _csv_cell(item: object, name: str) -> object:
-    """Return a cell; numbers stay numbers, even if JSON would use strings."""
-    value = to_json(item)[name]
-    is_number = isinstance(getattr(item, name), int | float)
-    return escape_cell(value) if isinstance(value, str) and not is_number else value

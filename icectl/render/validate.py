@@ -38,8 +38,7 @@ def render_validation(result: ValidateResult) -> Iterator[Block]:
     }
     what = format_counts(counts, omit_zeros=True) or "the refs"
     yield f"Checked at level {result.level}: {what}{read}."
-    counts = {"error": result.errors, "warning": result.warnings, "note": result.infos}
-    found = format_counts(counts, omit_zeros=True)
+    found = format_findings(result)
     known = f" ({result.known:,} known)" if result.known else ""
     verdict: tuple[str, Role] = ("Sound", "good")
     if not result.ok:
@@ -47,6 +46,12 @@ def render_validation(result: ValidateResult) -> Iterator[Block]:
     elif checked.virtual_sources_skipped:
         verdict = ("Not everything was checked", "warning")
     yield (verdict, f": {found or 'nothing found'}{known}.")
+
+
+def format_findings(result: ValidateResult) -> str:
+    """Return text such as `1 error, 2 warnings`, or an empty text."""
+    counts = {"error": result.errors, "warning": result.warnings, "note": result.infos}
+    return format_counts(counts, omit_zeros=True)
 
 
 def _summary(groups: Iterable[RuleSummary]) -> Iterator[Block]:

@@ -9,8 +9,8 @@ import pytest
 
 from icectl.model.ids import NodeId
 from icectl.model.snapshot import GroupNodeData, NodeSnapshot
+from icectl.model.values import ABSENT
 from icectl.ops.diff.nodes import compare_metadata
-from icectl.ops.diff.result import ABSENT
 
 
 def node(user_data: bytes) -> NodeSnapshot:

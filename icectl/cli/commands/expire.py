@@ -10,11 +10,10 @@ import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.options import Age, Count, DryRunOption, Flag, Globs, Time, YesOption, command
-from icectl.cli.policies import build_policy
-from icectl.errors import UsageError
+from icectl.cli.policies import read_policy
 from icectl.ops.expire.execute import execute_expiration
 from icectl.ops.expire.plan import plan_for
-from icectl.ops.expire.policy import find_idle_globs
+from icectl.ops.expire.policy import Policy, find_idle_globs
 from icectl.ops.expire.report import build_result
 from icectl.render.expire import render_expiration
 from icectl.repository.open import open_repository
@@ -80,17 +79,8 @@ def expire(
     a kept snapshot is released, its nearest kept ancestor becomes its parent; the snapshot records
     the transaction logs in between, so diffs remain correct.
     """
-    # An empty glob is a mistake, not a missing rule: it must not release more snapshots.
-    given = {name: value for name, value in asdict(rules).items() if value or value == ""}
-    if policy is not None:
-        if given:
-            raise UsageError(
-                "--policy cannot be combined with other rules",
-                hint="change the policy in the config file, or give all rules as options",
-            )
-        given = context.policy(policy)
+    retention = read_policy(context, asdict(rules), policy) or Policy()
     storage = context.open_storage()
-    retention = build_policy(given, storage.read_clock)
     retention.check()
     render = partial(render_expiration, every=all_)
     repository = open_repository(storage, for_update=not dry_run)

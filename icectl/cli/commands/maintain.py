@@ -83,10 +83,11 @@ def maintain(
     if metrics is not None:
         if dry_run:
             raise UsageError("--metrics cannot be combined with --dry-run", hint="omit one of them")
-        _check_metrics_file(context, tables, Path(metrics))
+        _check_metrics_file(context, tables, metrics)
     limits = (_seconds(max_runtime), _seconds(wait) or 0.0)
     run = MaintenanceRun(context, tables, jobs, *limits, measures=metrics is not None)
-    run.check()
+    for table in tables:  # a mistake in any policy is found before anything is done
+        table.policy_at(context.now(), context.now())
     if not (dry_run or yes):
         _confirm(context, run)
     lost: list[IcectlError] = []
@@ -101,7 +102,10 @@ def maintain(
     done = run.run(dry_run=dry_run, show=show)
     if metrics is not None:
         try:
-            _write_metrics(Path(metrics), run, done)
+            of_run = [
+                (one.name, run.measured.get(one.name), summarize_metrics(one)) for one in done
+            ]
+            write_shared(metrics, render_metrics(of_run).encode(), 0o644)
         except IcectlError as error:  # what was done is reported all the same
             lost.append(error)
     if context.options.json:
@@ -191,11 +195,6 @@ def _check_metrics_file(
         except IcectlError:
             continue  # the result of this repository reports it
         check_outside(file, location)
-
-
-def _write_metrics(file: Path, run: MaintenanceRun, done: Sequence[RepositoryMaintenance]) -> None:
-    measured = [(one.name, run.measured.get(one.name), summarize_metrics(one)) for one in done]
-    write_shared(file, render_metrics(measured).encode(), 0o644)
 
 
 def _seconds(age: str | None) -> float | None:

@@ -70,7 +70,11 @@ def metrics(
     with SparkPlace().choose("auto", context) as engines:
         options = MetricsOptions(choose_engine=engines.choose)
         if deep:
-            cutoff = _cutoff(garbage_older_than or GARBAGE_AGE, storage.read_clock())
+            from icectl.ops.gc.safeguards import check_cutoff
+
+            now = storage.read_clock()
+            cutoff = parse_moment(garbage_older_than or GARBAGE_AGE, now)
+            check_cutoff(cutoff, now, allow_recent=True)  # nothing is deleted
             options = replace(options, garbage_cutoff=cutoff)
         found = measure_metrics(open_repository(storage), options, context.progress)
     name = context.repository_name or redact_location(storage.location)
@@ -86,14 +90,6 @@ def metrics(
         context.output.write_bytes(render_metrics(measured, _escape).encode())
 
 
-def _cutoff(text: str, now: int) -> int:
-    from icectl.ops.gc.safeguards import check_cutoff
-
-    cutoff = parse_moment(text, now)
-    check_cutoff(cutoff, now, allow_recent=True)  # nothing is deleted
-    return cutoff
-
-
-def _escape(text: str) -> str:
-    """Return a label that neither a terminal nor GitHub's runner acts on."""
-    return escape_commands(escape_controls(text))
+def _escape(label: str) -> str:
+    """Neither a terminal nor GitHub's runner acts on the label."""
+    return escape_commands(escape_controls(label))

@@ -20,7 +20,7 @@ from icectl.cli.options import (
 )
 from icectl.errors import UsageError
 from icectl.ops import refs
-from icectl.ops.refs import BranchChange, BranchList, ListedRef, TagList
+from icectl.ops.refs import BranchChange, ListedRef, TagList
 from icectl.render.blocks import Block, Column, Role, Table, time_column
 from icectl.render.text import first_line
 from icectl.repository.resolve import DEFAULT_REF
@@ -49,7 +49,12 @@ def list_branches(context: CommandContext, at_op: AtOpOption = None) -> None:
     Shows the newest commit of each.
     """
     listing = refs.list_branches(context.open_repository(at_op))
-    context.emit(listing, render_branches, lines="branches", paged=True)
+    context.emit(
+        listing,
+        lambda _: [_render_refs("BRANCH", "branch", listing.branches)],
+        lines="branches",
+        paged=True,
+    )
 
 
 @command()
@@ -168,10 +173,6 @@ def delete_tag(context: CommandContext, tag: TagArgument, yes: YesOption = False
     context.emit(change, lambda _: [f"tag {tag} deleted; it pointed at {change.snapshot_id}"])
     again = context.command_line("tag create", "NAME", str(change.snapshot_id))
     context.note(f"the name cannot be used again; to tag the same snapshot: {again}")
-
-
-def render_branches(listing: BranchList) -> Iterator[Block]:
-    yield _render_refs("BRANCH", "branch", listing.branches)
 
 
 def render_tags(listing: TagList) -> Iterator[Block]:

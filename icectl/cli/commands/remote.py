@@ -72,7 +72,9 @@ def list_remotes(context: CommandContext) -> None:
     """
     remotes = [_remote(name, place) for name, place in context.config.repositories.items()]
     nothing = f"no named repositories in {context.config.path}"
-    context.emit_list("remotes", remotes, _render_remotes, paged=False, if_empty=nothing)
+    context.emit_list(
+        "remotes", remotes, lambda found: [Table(_COLUMNS, found)], paged=False, if_empty=nothing
+    )
 
 
 @command(repository=False)
@@ -159,7 +161,9 @@ def discover(
     )
     new = [one for one in found if not one.known and _can_be_added(context, one.location)]
     if context.wants_text:
-        context.output.write(_render_discovered(found))
+        state = Column("", lambda one: "" if one.known else ("new", "good"))
+        columns = (*_COLUMNS, Column("SPEC", lambda one: one.spec_version), state)
+        context.output.write([Table(columns, found)])
     if not found:
         levels = format_count(depth, "level")
         context.note(f"no repository within {levels} below {storage.location}")
@@ -242,15 +246,6 @@ _COLUMNS = (
     Column("NAME", lambda one: one.name, "branch"),
     Column("LOCATION", lambda one: one.location, "path", wraps=True),
 )
-
-
-def _render_remotes(remotes: Iterable[Remote]) -> Iterable[Block]:
-    yield Table(_COLUMNS, remotes)
-
-
-def _render_discovered(found: Iterable[NamedRepository]) -> Iterable[Block]:
-    state = Column("", lambda one: "" if one.known else ("new", "good"))
-    yield Table((*_COLUMNS, Column("SPEC", lambda one: one.spec_version), state), found)
 
 
 def _render_remote(remote: Remote) -> Iterable[Block]:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from icectl.cli.commands.stats import read_policy
 from icectl.cli.context import CommandContext
 from icectl.cli.exit_codes import DONE, FINDINGS
 from icectl.cli.options import STDOUT, AtOpOption, File, Time, command
+from icectl.cli.policies import read_policy
 from icectl.cli.values import parse_moment
 from icectl.errors import RefusedError, UsageError
 from icectl.ops.files import check_outside, check_writable, write_shared
@@ -141,7 +141,7 @@ def _gather(context: CommandContext, content: Content, html: Path) -> Report:
             "--at-op cannot be combined with what expire and gc would free",
             hint="omit --older-than, --policy and --gc-older-than, which need the newest state",
         )
-    policy = read_policy(context, content.older_than, content.policy)
+    policy = read_policy(context, {"older_than": content.older_than}, content.policy)
     if policy is not None:
         policy.check()
     state = context.find_state(content.at_op) or REPO_PATH

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Annotated, Literal
 
@@ -17,9 +16,9 @@ from icectl.model.repo import Availability
 from icectl.ops import settings
 from icectl.ops.settings import FeatureFlag, NamedValue, StatusReport
 from icectl.render.blocks import Block, Column, Role, Table
-from icectl.render.json import to_json
+from icectl.render.json import show_json
 from icectl.render.operations import format_availability
-from icectl.render.text import escape_controls, format_time_short
+from icectl.render.text import format_time_short
 from icectl.repository.config import read_config
 
 EXAMPLES = """
@@ -218,12 +217,12 @@ def render_status(report: StatusReport) -> Iterator[Block]:
 def render_mapping(values: Mapping[str, object]) -> Iterator[Block]:
     """Yield `name: value` lines with dotted names for nested values, and values as JSON."""
     for name, value in _flatten(values, ""):
-        yield ((name, "title"), f": {format_value(value)}")
+        yield ((name, "title"), f": {show_json(value)}")
 
 
 def render_named_value(value: NamedValue) -> Iterator[Block]:
     """Yield only the value, for use in a shell: text unchanged, other values as JSON."""
-    yield (value.value if isinstance(value.value, str) else format_value(value.value))
+    yield (value.value if isinstance(value.value, str) else show_json(value.value))
 
 
 def render_flags(flags: Iterable[FeatureFlag]) -> Iterator[Block]:
@@ -234,10 +233,6 @@ def render_flags(flags: Iterable[FeatureFlag]) -> Iterator[Block]:
         Column("SET", lambda flag: "default" if flag.setting is None else "here"),
     )
     yield Table(columns, flags)
-
-
-def format_value(value: object) -> str:
-    return escape_controls(json.dumps(to_json(value), ensure_ascii=False))
 
 
 def _flatten(values: Mapping[str, object], prefix: str) -> Iterator[tuple[str, object]]:

@@ -6,21 +6,19 @@ from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from icectl.cli.context import CommandContext
 from icectl.cli.engines import EngineOption, SparkPlace
 from icectl.cli.options import AtOpOption, File, Flag, OptionalRefArgument, Time, command
+from icectl.cli.policies import read_policy
 from icectl.errors import UsageError
 from icectl.ops.files import check_outside, check_writable, write_shared
 from icectl.ops.stats.run import StatsOptions, measure
 from icectl.render.stats import render_stats, render_stats_csv
 from icectl.render.text import escape_commands
-
-if TYPE_CHECKING:
-    from icectl.ops.expire.policy import Policy
 
 EXAMPLES = """
 icectl stats  # bytes and chunks of all versions, by group and array
@@ -100,7 +98,7 @@ def stats(
                 f"--by {name} cannot be combined with a REF",
                 hint=f"omit {ref}: `icectl stats --by {name}`",
             )
-    rules = read_policy(context, older_than, policy)
+    rules = read_policy(context, {"older_than": older_than}, policy)
     if rules is not None and ref is not None:
         raise UsageError("--older-than and --policy cannot be combined with a REF")
     engines = spark.choose(engine, context)
@@ -131,20 +129,6 @@ def stats(
         context.output.write_lines(map(escape_commands, render_stats_csv(rows)))
         return
     context.emit(result, partial(render_stats, depth=depth), paged=True)
-
-
-def read_policy(
-    context: CommandContext, older_than: str | None, policy: str | None
-) -> Policy | None:
-    if older_than is None and policy is None:
-        return None
-    from icectl.cli.policies import build_policy
-
-    if older_than is not None and policy is not None:
-        raise UsageError("--older-than and --policy cannot be combined")
-
-    given = {"older_than": older_than} if policy is None else context.policy(policy)
-    return build_policy(given, context.open_storage().read_clock)
 
 
 def _plot_kind(path: Path) -> str:

@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 import typer
 
 from icectl.checks.decoding import check_decoding_possible
-from icectl.checks.rules import Description, Level, catalogue, find_rules
+from icectl.checks.rules import Level, catalogue, find_rules
 from icectl.cli import exit_codes
 from icectl.cli.context import CommandContext
 from icectl.cli.engines import EngineOption, SparkPlace
@@ -164,10 +164,12 @@ def validate(
         write_private(write_baseline, (f"{render_json(one)}\n" for one in result.findings))
         result = limit_findings(result, max_findings)
     if junit is not None:
-        looked = [
-            rule for rule in catalogue().values() if _was_looked_at(rule, options.level, virtual)
+        checked = [
+            rule
+            for rule in catalogue().values()
+            if (virtual if rule.level is None else rule.level <= options.level)
         ]
-        write_private(junit, [render_junit(result, looked, fail_on)])
+        write_private(junit, [render_junit(result, checked, fail_on)])
     if sarif is not None:
         write_private(sarif, [render_sarif(result, catalogue().values())])
     if known_missing is not None:
@@ -190,7 +192,3 @@ def _parse_allowed(urls: Sequence[str], virtual: bool) -> tuple[str, ...]:
                 "--allow-source needs a URL", hint="write file:///DIRECTORY or s3://BUCKET/PREFIX"
             )
     return tuple(urls)
-
-
-def _was_looked_at(rule: Description, level: Level, virtual: bool) -> bool:
-    return virtual if rule.level is None else rule.level <= level

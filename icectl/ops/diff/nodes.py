@@ -27,8 +27,8 @@ from icectl.model.ids import NodeId, SnapshotId
 from icectl.model.node_table import NodeTable
 from icectl.model.snapshot import NodeSnapshot, path_sort_key
 from icectl.model.transaction_log import TransactionLog
+from icectl.model.values import ABSENT
 from icectl.ops.diff.result import (
-    ABSENT,
     ArrayPair,
     MetadataChange,
     Move,

@@ -16,16 +16,6 @@ if TYPE_CHECKING:
 Method = Literal["transaction_logs", "content"]
 
 
-class Absent:
-    """The value of a key that one side of a metadata change does not have."""
-
-    def __repr__(self) -> str:
-        return "ABSENT"
-
-
-ABSENT = Absent()
-
-
 @dataclass(frozen=True, slots=True)
 class ValueChange:
     """One value of a node's `zarr.json`; `pointer` is its JSON pointer."""
@@ -33,7 +23,7 @@ class ValueChange:
     pointer: str
     before: Any
     after: Any
-    """JSON values, or `ABSENT`."""
+    """JSON values, or `ABSENT` on a side without the key."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,19 +52,15 @@ def plot_stats(result: StatsResult, kind: str) -> bytes:
     """Draw the growth over time, or without it the bytes by array."""
     charts = read_charts()
     if result.growth is None:
-        language, spec = "vega", _fill_arrays(charts["arrays"], result)
+        language, spec = "vega", charts["arrays"]
+        shown = (replace(one, path=escape_controls(one.path)) for one in result.arrays)
+        spec["data"][0]["values"] = to_json(shown)
     else:
         language, spec = "vegalite", _fill_growth(charts["growth"], result)
     theme = {**charts["themes"]["light"], **PLOT_THEME}
     draw = getattr(load_vega(), f"{language}_to_{kind}")
     drawn = draw({**spec, "width": PLOT_WIDTH, "padding": 10, "config": theme})
     return drawn.encode() if isinstance(drawn, str) else drawn
-
-
-def _fill_arrays(spec: dict[str, Any], result: StatsResult) -> dict[str, Any]:
-    shown = (replace(one, path=escape_controls(one.path)) for one in result.arrays)
-    spec["data"][0]["values"] = to_json(shown)
-    return spec
 
 
 def _fill_growth(spec: dict[str, Any], result: StatsResult) -> dict[str, Any]:
