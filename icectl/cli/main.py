@@ -60,7 +60,7 @@ def run(arguments: list[str], environ: Mapping[str, str]) -> int:
         from typer.completion import completion_init  # type: ignore[attr-defined]
 
         # typer wraps the help at this width, and shells take every line for a candidate.
-        os.environ["COLUMNS"] = "1000"
+        os.environ.update(COLUMNS="1000")
         completion_init()
         root().main(arguments, prog_name=PROGRAM, complete_var=COMPLETE_VARIABLE)
     if "help" in arguments[:2] and (arguments[0] == "help" or arguments[0] in GROUPS):
