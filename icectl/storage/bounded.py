@@ -54,20 +54,59 @@ def map_bounded(
 
 
 def map_on_threads(
-    function: Callable[[Item], Result], items: Iterable[Item], *, workers: int, ahead: int
+    function: Callable[[Item], Result],
+    items: Iterable[Item],
+    *,
+    workers: int,
+    ahead: int | Callable[[], int],
 ) -> Iterator[Result]:
-    """Run `map_bounded` on a pool of threads that ends with the iteration.
+    """Do what `map_bounded` does on threads that end with the iteration.
 
     If the caller stops early (Ctrl-C), calls that are under way are not waited for: a request to
-    a silent server takes long.
+    a silent server takes long. An executor is not used because its futures need as much processor
+    time as a small request.
     """
-    from concurrent.futures import ThreadPoolExecutor
+    from queue import SimpleQueue
+    from threading import Thread
 
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="icectl-storage")
+    todo: SimpleQueue[tuple[Item] | None] = SimpleQueue()
+    done: SimpleQueue[tuple[Result] | BaseException] = SimpleQueue()
+    source = iter(items)
+    is_over = False
+    pending = 0
+    threads: list[Thread] = []
+
+    def work() -> None:
+        while (task := todo.get()) is not None and not is_over:
+            try:
+                done.put((function(*task),))
+            except BaseException as error:
+                done.put(error)
+
+    def fill() -> None:
+        nonlocal pending
+        bound = ahead() if callable(ahead) else ahead
+        for item in islice(source, max(0, bound - pending)):
+            todo.put((item,))
+            pending += 1
+            if len(threads) < min(workers, pending):
+                name = f"icectl-storage_{len(threads)}"
+                threads.append(Thread(target=work, name=name, daemon=True))
+                threads[-1].start()
+
     try:
-        yield from map_bounded(lambda item: pool.submit(function, item), items, ahead=ahead)
+        fill()
+        while pending:
+            result = done.get()
+            pending -= 1
+            if isinstance(result, BaseException):
+                raise result
+            fill()
+            yield result[0]
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        is_over = True
+        for _ in threads:
+            todo.put(None)
 
 
 def map_by_duration(

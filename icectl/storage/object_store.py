@@ -27,7 +27,7 @@ from icectl.errors import (
     StorageError,
     ThrottledError,
 )
-from icectl.storage.bounded import in_batches, map_bounded
+from icectl.storage.bounded import in_batches, map_bounded, map_on_threads
 from icectl.storage.congestion import Congestion
 from icectl.storage.contract import (
     READS_IN_FLIGHT,
@@ -284,13 +284,13 @@ class ObjectStore(Storage):
                 return path, error
             return path, found.data
 
-        def submit(path: str) -> Future[tuple[str, bytes | StorageError | Postponed]]:
-            return self._submit(lambda: read_one(path))
-
         waiting: Iterable[str] = paths
         while True:
             postponed: deque[str] = deque()
-            for path, found in map_bounded(submit, waiting, ahead=budget.find_bound):
+            results = map_on_threads(
+                read_one, waiting, workers=concurrency, ahead=budget.find_bound
+            )
+            for path, found in results:
                 if isinstance(found, Postponed):
                     postponed.append(path)
                     continue

@@ -21,7 +21,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tests.benchmarks.object_store import ObjectStore
@@ -98,6 +98,13 @@ class Measurement:
 
 JOBS: list[Job] = []
 
+CPU = """
+import json, resource, subprocess, sys
+subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
+usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+print(json.dumps({"seconds": usage.ru_utime + usage.ru_stime, "megabytes": usage.ru_maxrss / 1024}))
+"""
+
 
 class CommandFailedError(Exception):
     pass
@@ -147,6 +154,12 @@ def python(code: str, *arguments: object, measures_inside: bool = False) -> Comm
 def icectl(*arguments: object, before: Callable[[], None] | None = None) -> Command:
     program = Path(sys.executable).with_name("icectl")
     return Command((str(program), *map(str, arguments)), before=before)
+
+
+def cpu(command: Command) -> Command:
+    """The same below a small process: CPU seconds, and memory that no large caller adds to."""
+    wrapped = (sys.executable, "-c", CPU, *command.arguments)
+    return replace(command, arguments=wrapped, measures_inside=True)
 
 
 def dataset(builder: str, *arguments: int, **options: object) -> Path:

@@ -6,12 +6,11 @@ seconds of the process, which do not depend on the disk.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from tests.benchmarks.harness import Command, Comparison, Scale, dataset, icectl, job, python
+from tests.benchmarks.harness import Comparison, Scale, cpu, dataset, icectl, job, python
 from tests.benchmarks.jobs.expiration import fresh_copy
 
 DAYS = 1_800
@@ -20,12 +19,6 @@ TARGET = 1.5
 GROWTH = 2.0
 """A constant factor: the ops log is 18 times longer."""
 
-CPU = """
-import json, resource, subprocess, sys
-subprocess.run(sys.argv[1:], check=True, stdout=subprocess.DEVNULL)
-usage = resource.getrusage(resource.RUSAGE_CHILDREN)
-print(json.dumps({"seconds": usage.ru_utime + usage.ru_stime, "megabytes": usage.ru_maxrss / 1024}))
-"""
 OPEN = """
 import datetime, sys, icechunk as ic
 repo = ic.Repository.open(ic.local_filesystem_storage(sys.argv[1]))
@@ -42,12 +35,6 @@ JOBS = {
     "ops-log": (OPS_LOG, ("ops-log", "--jsonl")),
     "validate manifests": (STATS, VALIDATE),
 }
-
-
-def cpu(command: Command) -> Command:
-    """The same, measured in CPU seconds."""
-    wrapped = (sys.executable, "-c", CPU, *command.arguments)
-    return replace(command, arguments=wrapped, measures_inside=True)
 
 
 def aged(days: int, daily_gc: bool) -> Path:
